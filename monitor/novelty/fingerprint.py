@@ -1,0 +1,55 @@
+"""What made the features: a detector only understands features of its own backbone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Everything that changes a feature vector for the same image.
+
+    Two runs with equal fingerprints produce interchangeable features. Precision is part of
+    it because bfloat16 moves a feature by up to one percent, which is more than the distance
+    between T_inner and many known samples.
+
+    >>> f = Fingerprint("embedded", "00" * 32, "{}", 1280, "float32")
+    >>> f == Fingerprint.from_dict(f.to_dict())
+    True
+    >>> len(f.digest())
+    64
+    """
+
+    backbone: str
+    weights: str
+    preprocessing: str
+    dimension: int
+    precision: str
+
+    def digest(self) -> str:
+        """A stable name for this combination, usable as a cache key."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Fingerprint:
+        return cls(**data)
+
+    @classmethod
+    def of_features(cls, dimension: int) -> Fingerprint:
+        """For features that somebody else computed: only their width is known."""
+        return cls("precomputed", "", "{}", dimension, "float32")
+
+    def difference(self, other: Fingerprint) -> str:
+        """The fields in which the two differ, as a person would say it; empty when equal."""
+        mine, theirs = self.to_dict(), other.to_dict()
+        return ", ".join(
+            f"{key} {mine[key]!r} against {theirs[key]!r}" for key in mine if mine[key] != theirs[key]
+        )
