@@ -1,0 +1,51 @@
+# Every target does its own set-up: on a fresh machine `make demo` or `make test` is enough.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+# The tests and the demo share the machine with other work; one thread per product is also
+# what makes their figures repeatable.
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install system test check lint types contracts format demo bench evaluate clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP)  ## Make .venv with everything for development (quick when nothing changed)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "conclad needs Python 3.11 or newer; say which with: make install PYTHON=python3.12" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[dev,openvino,postgres]'
+	@touch $@
+
+system:  ## Install the Debian packages that some tests need, or say which are missing
+	@scripts/system-packages
+
+test: install system check  ## Everything that must hold before a change is merged
+	$(BIN)/pytest
+
+check: lint types contracts  ## The quick part of `make test`: lint, types, import contracts
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+contracts: install
+	$(BIN)/lint-imports
+
+format: install  ## Let ruff put the code in order
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## Remove .venv and every cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
