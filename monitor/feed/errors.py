@@ -1,0 +1,37 @@
+"""What can be wrong with a feed, one type for each thing a caller does differently."""
+
+from __future__ import annotations
+
+from monitor.errors import ConcladError
+
+
+class FeedError(ConcladError):
+    """Anything wrong with the feed or one of its files."""
+
+
+class SourceError(FeedError):
+    """The feed's place is wrong: a misspelt path, a scheme nobody knows, nothing that matches."""
+
+
+class SourceUnavailable(FeedError):
+    """The storage did not answer. Nothing is known about the file: try again later."""
+
+
+class FileGone(FeedError):
+    """The file was listed, and is no longer there."""
+
+
+class FileChanged(FeedError):
+    """The file is not the one that was planned. Files of a feed are immutable, so this is loud."""
+
+
+class FileIncomplete(FeedError):
+    """The file has no footer yet: somebody is still writing it, or stopped half way. Try again."""
+
+
+class FileCorrupt(FeedError):
+    """The file will never be readable: not Parquet, or a footer that contradicts itself."""
+
+
+class ContractError(FeedError):
+    """The file is sound Parquet, but its columns are not those of the contract."""
