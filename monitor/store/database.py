@@ -1,0 +1,183 @@
+"""One way to talk to SQLite and to PostgreSQL.
+
+Access layer: SQLAlchemy Core 2. It gives one schema and one set of statements for both
+databases (upsert, partial indexes, JSON and times differ just enough to hurt by hand) without
+an object mapper between us and the rows; psycopg 3 is only needed by those who use PostgreSQL.
+
+The rule that carries everything else: **one writer at a time, on both databases**. SQLite has
+that by nature (``BEGIN IMMEDIATE``); on PostgreSQL a write transaction starts by taking one
+advisory lock. Transactions are short, so this costs little, and it buys a lot: no deadlocks, no
+write skew, numbers handed out in commit order without gaps, and a test that passes on one
+database says something about the other. Readers never wait and never block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, OperationalError
+
+from monitor.store.errors import DriverMissing, StoreBusy, StoreUnreachable
+
+DATABASE_FILE = "conclad.db"
+
+#: How long a writer waits for its turn. A write transaction takes milliseconds; half a minute
+#: of waiting means that something hangs, and saying so beats hanging along.
+BUSY_SECONDS = 30
+
+#: A PostgreSQL session that sits inside a transaction for longer than this has lost its
+#: process (or its network); the server ends it, and the write lock is free again.
+IDLE_SECONDS = 60
+
+#: The number of our advisory lock: "conclad" read as base 256, so that it collides with
+#: nobody who picks small numbers by hand.
+WRITE_LOCK = int.from_bytes(b"conclad", "big")
+
+_WRITES = "conclad_writes"
+
+
+class Database:
+    """An engine that knows the two kinds of transaction the store uses."""
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        self._engine = _engine(url)
+
+    @property
+    def where(self) -> str:
+        """For messages: never shows a password."""
+        if self.is_sqlite:
+            return str(self.url.database)
+        return self.url.set(drivername="postgresql").render_as_string(hide_password=True)
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that holds the write lock; commits at the end, or rolls back."""
+        with self._session(writes=True) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A consistent view of the past; whoever writes in it gets an error."""
+        with self._session(writes=False) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _session(self, *, writes: bool) -> Iterator[Connection]:
+        with contextlib.ExitStack() as stack:
+            try:
+                connection = stack.enter_context(self._engine.connect())
+                connection = connection.execution_options(**{_WRITES: writes})
+                stack.enter_context(connection.begin())
+            except OperationalError as error:
+                raise self._explain(error) from error
+            yield connection
+
+    def _explain(self, error: OperationalError) -> Exception:
+        words = str(error.orig)
+        if "locked" in words or "lock timeout" in words:
+            return StoreBusy(
+                f"{self.where}: another process has held the write lock for {BUSY_SECONDS} s; "
+                "see which conclad process hangs, then try again"
+            )
+        return StoreUnreachable(
+            f"{self.where}: the database cannot be opened ({words.strip()}); "
+            "check that it exists, runs and may be written by this user"
+        )
+
+    def now(self, connection: Connection) -> datetime:
+        """The database's own clock, so that machines with wrong clocks agree on leases.
+
+        For SQLite that is this machine's clock: all its users are on this machine.
+        """
+        if self.is_sqlite:
+            return datetime.now(UTC)
+        moment: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+        return moment.astimezone(UTC)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def database_url(where: str | Path) -> URL:
+    """From a folder (SQLite inside it) or a URL (``postgresql://…``, ``sqlite:///file``)."""
+    if isinstance(where, Path) or "://" not in where:
+        return URL.create("sqlite", database=str(Path(where).absolute() / DATABASE_FILE))
+    try:
+        url = make_url(where)
+    except ArgumentError as error:
+        raise StoreUnreachable(f"{where}: not a database URL ({error})") from error
+    if url.get_backend_name() == "sqlite":
+        return url.set(drivername="sqlite")
+    if url.get_backend_name() in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    raise StoreUnreachable(
+        f"{url.render_as_string(hide_password=True)}: the store knows SQLite and PostgreSQL; "
+        "give a folder or a URL that begins with postgresql://"
+    )
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        return _sqlite_engine(url)
+    return _postgresql_engine(url)
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    engine = sqlalchemy.create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: Any) -> None:
+        # The driver must not open transactions by itself; we say BEGIN, and of which kind.
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode = WAL")
+        # FULL: a commit has reached the disk when it returns. NORMAL would lose the last
+        # commits in a power cut, and with them verdicts that somebody has already read.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get(_WRITES, True)
+        connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _postgresql_engine(url: URL) -> Engine:
+    options = {
+        "synchronous_commit": "on",  # also where an administrator turned it off by default
+        "lock_timeout": f"{BUSY_SECONDS}s",
+        "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
+    }
+    try:
+        engine = sqlalchemy.create_engine(
+            url,
+            pool_pre_ping=True,  # a restarted server costs a reconnect, not an error
+            connect_args={"options": " ".join(f"-c {k}={v}" for k, v in options.items())},
+        )
+    except ModuleNotFoundError as error:
+        raise DriverMissing(
+            "PostgreSQL needs the psycopg package: pip install 'conclad-monitor[postgres]'"
+        ) from error
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        if connection.get_execution_options().get(_WRITES, True):
+            # READ COMMITTED on purpose: a repeatable snapshot would be taken by this very
+            # statement, before the wait, and would not show what the previous writer did.
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")
+        else:
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    return engine

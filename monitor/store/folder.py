@@ -1,0 +1,268 @@
+"""Files that are either wholly there or not there, on any pyarrow filesystem.
+
+A file is first *staged* under a temporary name that starts with a dot (Parquet readers skip
+those), made durable, and then *published* under its name in one step. On a local disk that is
+write, fsync, rename, fsync of the folder; on an object store the copy to the final key is
+atomic by itself and durable when it returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from pyarrow import fs as pafs
+
+from monitor.store.errors import StoreUnreachable
+
+#: Read files in pieces of this size when hashing: large enough to be cheap per call, small
+#: enough that the check of a large state stays flat in memory.
+CHUNK = 1 << 20
+
+_SUFFIX = ".tmp"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a listing, its name relative to the folder."""
+
+    name: str
+    size: int
+    modified: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A finished, durable file that nobody sees yet."""
+
+    folder: Folder
+    name: str
+    temporary: str
+    size: int
+    sha256: str
+
+    def publish(self) -> None:
+        """Give the file its name, replacing what was there, in one step."""
+        self.folder._move(self.temporary, self.name)
+
+    def publish_new(self) -> None:
+        """Give the file its name unless the name is taken (``FileExistsError``)."""
+        self.folder._move_new(self.temporary, self.name)
+
+    def discard(self) -> None:
+        self.folder.delete(self.temporary)
+
+
+class _HashingSink(io.RawIOBase):
+    """Counts and hashes what passes through, so that nothing is read back to know its hash."""
+
+    def __init__(self, sink: IO[bytes]) -> None:
+        self._sink = sink
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self._sink.write(view)
+        self.digest.update(view)
+        self.size += view.nbytes
+        return view.nbytes
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.size
+
+
+class Folder:
+    """A folder on some filesystem; every path is relative to it.
+
+    >>> import tempfile
+    >>> folder = Folder.local(tempfile.mkdtemp())
+    >>> folder.write("notes/hello.txt", b"hello").size
+    5
+    >>> [entry.name for entry in folder.list("notes")]
+    ['notes/hello.txt']
+    """
+
+    def __init__(self, filesystem: pafs.FileSystem, root: str) -> None:
+        filesystem, root = _unwrap(filesystem, root)
+        self.filesystem = filesystem
+        self.root = root.rstrip("/")
+        self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
+
+    @classmethod
+    def local(cls, path: str | Path) -> Folder:
+        return cls(pafs.LocalFileSystem(), str(Path(path).absolute()))
+
+    @classmethod
+    def at(cls, where: str | Path, filesystem: pafs.FileSystem | None = None) -> Folder:
+        """From a path, a URI such as ``s3://bucket/prefix``, or a path on ``filesystem``."""
+        if filesystem is not None:
+            return cls(filesystem, str(where))
+        if isinstance(where, str) and "://" in where:
+            try:
+                found, path = pafs.FileSystem.from_uri(where)
+            except (OSError, ValueError) as error:
+                raise StoreUnreachable(
+                    f"{where}: cannot be opened as a folder ({error})"
+                ) from error
+            return cls(found, path)
+        return cls.local(where)
+
+    def path(self, name: str) -> str:
+        return f"{self.root}/{name}" if name else self.root
+
+    def child(self, name: str) -> Folder:
+        return Folder(self.filesystem, self.path(name))
+
+    def __str__(self) -> str:
+        return self.root
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def size(self, name: str) -> int | None:
+        """The size in bytes, or None when there is no such file."""
+        info = self.filesystem.get_file_info(self.path(name))
+        return int(info.size) if info.type == pafs.FileType.File else None
+
+    def read(self, name: str) -> bytes:
+        with self.filesystem.open_input_stream(self.path(name)) as stream:
+            return bytes(stream.read())
+
+    def sha256(self, name: str) -> str:
+        digest = hashlib.sha256()
+        with self.filesystem.open_input_stream(self.path(name)) as stream:
+            while piece := stream.read(CHUNK):
+                digest.update(piece)
+        return digest.hexdigest()
+
+    def list(self, name: str = "", *, recursive: bool = True) -> list[Entry]:
+        """The files below ``name``, temporaries included, sorted; none if there is no folder."""
+        selector = pafs.FileSelector(self.path(name), allow_not_found=True, recursive=recursive)
+        cut = len(self.root) + 1
+        found = [
+            Entry(info.path[cut:], int(info.size), _utc(info.mtime))
+            for info in self.filesystem.get_file_info(selector)
+            if info.type == pafs.FileType.File
+        ]
+        return sorted(found, key=lambda entry: entry.name)
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def stage(self, name: str, write: Callable[[IO[bytes]], None]) -> Staged:
+        """Let ``write`` fill a durable temporary file that can later become ``name``."""
+        temporary = _temporary_name(name)
+        try:
+            with self._sink(temporary) as raw:
+                sink = _HashingSink(raw)
+                write(sink)  # type: ignore[arg-type]
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.delete(temporary)
+            raise
+        return Staged(self, name, temporary, sink.size, sink.digest.hexdigest())
+
+    def stage_bytes(self, name: str, data: bytes) -> Staged:
+        def write(sink: IO[bytes]) -> None:
+            sink.write(data)
+
+        return self.stage(name, write)
+
+    def write(self, name: str, data: bytes) -> Staged:
+        staged = self.stage_bytes(name, data)
+        staged.publish()
+        return staged
+
+    def delete(self, name: str) -> None:
+        """Remove a file; a missing one is as good as removed."""
+        with contextlib.suppress(FileNotFoundError):
+            self.filesystem.delete_file(self.path(name))
+
+    def delete_folder(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.filesystem.delete_dir(self.path(name))
+
+    @contextlib.contextmanager
+    def _sink(self, name: str) -> Iterator[IO[bytes]]:
+        path = self.path(name)
+        if not self.is_local:
+            self.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+            with self.filesystem.open_output_stream(path) as stream:
+                yield stream
+            return
+        _make_durable_folder(Path(path).parent)
+        with open(path, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _move(self, source: str, target: str) -> None:
+        if not self.is_local:
+            self.filesystem.move(self.path(source), self.path(target))
+            return
+        os.replace(self.path(source), self.path(target))
+        _sync(Path(self.path(target)).parent)
+
+    def _move_new(self, source: str, target: str) -> None:
+        if not self.is_local:
+            # Object stores have no move-unless-exists through pyarrow; the writer lease is
+            # what keeps two processes from publishing the same name at the same moment.
+            if self.size(target) is not None:
+                raise FileExistsError(self.path(target))
+            self.filesystem.move(self.path(source), self.path(target))
+            return
+        os.link(self.path(source), self.path(target))
+        os.unlink(self.path(source))
+        _sync(Path(self.path(target)).parent)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether this is the name of a file that was staged and never published."""
+    last = name.rpartition("/")[2]
+    return last.startswith(".") and last.endswith(_SUFFIX)
+
+
+def _sync(path: Path) -> None:
+    """Make the names inside a local folder durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _make_durable_folder(path: Path) -> None:
+    """Create a folder whose own name survives a power cut too; cheap when it exists."""
+    if path.is_dir():
+        return
+    _make_durable_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    _sync(path.parent)
+
+
+def _temporary_name(name: str) -> str:
+    parent, slash, last = name.rpartition("/")
+    return f"{parent}{slash}.{last}.{uuid.uuid4().hex[:12]}{_SUFFIX}"
+
+
+def _utc(moment: datetime | None) -> datetime:
+    # Some stores give folders no time; the epoch makes such a file count as old.
+    return moment.astimezone(UTC) if moment else datetime.fromtimestamp(0, UTC)
+
+
+def _unwrap(filesystem: pafs.FileSystem, root: str) -> tuple[pafs.FileSystem, str]:
+    """See through sub-tree filesystems, so that a local disk below one is still fsynced."""
+    while isinstance(filesystem, pafs.SubTreeFileSystem):
+        root = f"{filesystem.base_path.rstrip('/')}/{root.lstrip('/')}"
+        filesystem = filesystem.base_fs
+    return filesystem, root

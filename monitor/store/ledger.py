@@ -1,0 +1,303 @@
+"""The ledger: which files are known, how they were cut into batches, what is still to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, bindparam, exists, func, insert, select, update
+
+from monitor.store.errors import NotFound, WrongState
+from monitor.store.repository import Repository, chunks
+from monitor.store.rows import Batch, File, FileStat
+from monitor.store.schema import batches, files
+from monitor.store.states import BatchState, FileState
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a listing of the feed brought: files to look at, and files that must not differ."""
+
+    new: tuple[File, ...]
+    changed: tuple[File, ...]
+    unchanged: int
+
+
+class Files(Repository):
+    """The files of the feed."""
+
+    def register(self, listing: Iterable[FileStat]) -> Listing:
+        """Enter what is new, and notice what was seen before but is different now.
+
+        A changed file that was not read yet simply gets its new size. One that was planned or
+        done is moved to ``changed`` and returned: what was read of it no longer stands on
+        disk, and a person must hear of it (the caller writes the event).
+        """
+        new: list[FileStat] = []
+        touched: list[tuple[File, FileStat]] = []
+        unchanged = 0
+        for piece in chunks(listing):
+            known = {file.path: file for file in self.by_paths([stat.path for stat in piece])}
+            for stat in piece:
+                file = known.get(stat.path)
+                if file is None:
+                    new.append(stat)
+                elif _same(file, stat):
+                    unchanged += 1
+                else:
+                    touched.append((file, stat))
+        changed = [self._touch(file, stat) for file, stat in touched]
+        return Listing(
+            new=tuple(self._enter(new)),
+            changed=tuple(file for file in changed if file.state is FileState.CHANGED),
+            unchanged=unchanged,
+        )
+
+    def _enter(self, stats: Sequence[FileStat]) -> list[File]:
+        if not stats:
+            return []
+        first = self._next_id(files.c.id)
+        entered = [
+            File(
+                id=first + offset,
+                path=stat.path,
+                size=stat.size,
+                mtime_ns=stat.mtime_ns,
+                etag=stat.etag,
+                rows=None,
+                state=FileState.NEW,
+                reason=None,
+                tries=0,
+                first_seen_at=self._now,
+                updated_at=self._now,
+            )
+            for offset, stat in enumerate({stat.path: stat for stat in stats}.values())
+        ]
+        self._connection.execute(insert(files), [_values(file) for file in entered])
+        return entered
+
+    def _touch(self, file: File, stat: FileStat) -> File:
+        fresh = file.state in (FileState.NEW, FileState.QUARANTINED) and file.rows is None
+        self._set(
+            file.id,
+            size=stat.size,
+            mtime_ns=stat.mtime_ns,
+            etag=stat.etag,
+            # A quarantined file that was never readable and has been replaced deserves a try.
+            state=FileState.NEW if fresh else FileState.CHANGED,
+            reason=None if fresh else _difference(file, stat),
+            tries=0 if fresh else file.tries,
+        )
+        return self.get(file.id)
+
+    def by_paths(self, paths: Sequence[str]) -> list[File]:
+        return self._all(File, select(files).where(files.c.path.in_(paths)))
+
+    def get(self, file_id: int) -> File:
+        found = self._first(File, select(files).where(files.c.id == file_id))
+        if found is None:
+            raise NotFound(f"file {file_id}: not in the ledger")
+        return found
+
+    def in_state(self, state: FileState, *, limit: int = 1000, after: int = 0) -> list[File]:
+        """In the order they were first seen; pass the last id as ``after`` to go on."""
+        return self._all(
+            File,
+            select(files)
+            .where(files.c.state == state, files.c.id > after)
+            .order_by(files.c.id)
+            .limit(limit),
+        )
+
+    def count_by_state(self) -> dict[FileState, int]:
+        rows = self._connection.execute(select(files.c.state, func.count()).group_by(files.c.state))
+        return {state: int(count) for state, count in rows}
+
+    def record_try(self, file_id: int, reason: str) -> int:
+        """Note that reading failed; returns how often it has."""
+        tries = self.get(file_id).tries + 1
+        self._set(file_id, tries=tries, reason=reason)
+        return tries
+
+    def quarantine(self, file_id: int, reason: str) -> None:
+        """Set a file aside: its unfinished batches will not be tried again."""
+        self._set(file_id, state=FileState.QUARANTINED, reason=reason)
+        self._connection.execute(
+            update(batches)
+            .where(batches.c.file_id == file_id, batches.c.state == BatchState.PENDING)
+            .values(state=BatchState.QUARANTINED, reason=reason, settled_at=self._now)
+        )
+
+    def plan(self, file_id: int, rows: int, ranges: Iterable[tuple[int, int]]) -> list[Batch]:
+        """Cut a file into batches of (first row, number of rows); a file is planned once."""
+        file = self.get(file_id)
+        if file.state is not FileState.NEW:
+            raise WrongState(f"{file.path}: is {file.state}, only a new file can be planned")
+        first = self._next_id(batches.c.id)
+        planned = [
+            {
+                **_EMPTY_BATCH,
+                "id": first + offset,
+                "file_id": file_id,
+                "first_row": start,
+                "rows": count,
+            }
+            for offset, (start, count) in enumerate(ranges)
+        ]
+        if planned:
+            self._connection.execute(insert(batches), planned)
+        self._set(
+            file_id, rows=rows, state=FileState.PLANNED if planned else FileState.DONE, reason=None
+        )
+        return [Batch(**values) for values in planned]
+
+    def finish_if_done(self, file_id: int) -> bool:
+        """Mark a planned file done when none of its batches is left to do."""
+        done = self._connection.execute(
+            update(files)
+            .where(
+                files.c.id == file_id,
+                files.c.state == FileState.PLANNED,
+                ~exists().where(
+                    batches.c.file_id == file_id, batches.c.state == BatchState.PENDING
+                ),
+            )
+            .values(state=FileState.DONE, updated_at=self._now)
+        )
+        return done.rowcount == 1
+
+    def _set(self, file_id: int, **values: Any) -> None:
+        self._connection.execute(
+            update(files).where(files.c.id == file_id).values(updated_at=self._now, **values)
+        )
+
+
+class Batches(Repository):
+    """The row ranges of the files, in feed order."""
+
+    def get(self, batch_id: int) -> Batch:
+        found = self._first(Batch, select(batches).where(batches.c.id == batch_id))
+        if found is None:
+            raise NotFound(f"batch {batch_id}: not in the ledger")
+        return found
+
+    def of_file(self, file_id: int) -> list[Batch]:
+        return self._all(
+            Batch,
+            select(batches).where(batches.c.file_id == file_id).order_by(batches.c.first_row),
+        )
+
+    def pending(self, limit: int, *, after: tuple[int, int] = (0, -1)) -> list[Batch]:
+        """The next work in feed order, behind (file id, first row) ``after``."""
+        file_id, first_row = after
+        return self._all(
+            Batch,
+            select(batches)
+            .where(
+                batches.c.state == BatchState.PENDING,
+                (batches.c.file_id > file_id)
+                | ((batches.c.file_id == file_id) & (batches.c.first_row > first_row)),
+            )
+            .order_by(batches.c.file_id, batches.c.first_row)
+            .limit(limit),
+        )
+
+    def count_pending(self) -> int:
+        return self._count(batches.c.state == BatchState.PENDING)
+
+    def start(self, batch_ids: Sequence[int]) -> None:
+        """Count one more try of each, before the work is given out.
+
+        Durable before the work, so that a batch which kills its worker (and ours) is
+        recognised after the restart.
+        """
+        if batch_ids:
+            self._connection.execute(
+                update(batches)
+                .where(batches.c.id == bindparam("batch"))
+                .values(tries=batches.c.tries + 1),
+                [{"batch": batch_id} for batch_id in batch_ids],
+            )
+
+    def quarantine(self, batch_id: int, reason: str) -> None:
+        """Give a batch up; the rest of its file goes on."""
+        batch = self.get(batch_id)
+        if batch.state is BatchState.DONE:
+            raise WrongState(f"batch {batch_id}: is committed and cannot be quarantined")
+        self._connection.execute(
+            update(batches)
+            .where(batches.c.id == batch_id)
+            .values(state=BatchState.QUARANTINED, reason=reason, settled_at=self._now)
+        )
+        Files(self._connection, self._now).finish_if_done(batch.file_id)
+
+    def finish(
+        self,
+        batch_id: int,
+        *,
+        detector_version: int,
+        known: int,
+        novel: int,
+        rejected: int,
+        duplicates: int,
+    ) -> None:
+        self._connection.execute(
+            update(batches)
+            .where(batches.c.id == batch_id)
+            .values(
+                state=BatchState.DONE,
+                detector_version=detector_version,
+                known=known,
+                novel=novel,
+                rejected=rejected,
+                duplicates=duplicates,
+                settled_at=self._now,
+            )
+        )
+
+    def first_pending_between(self, first: int, last: int) -> int | None:
+        """The lowest batch number of the range that is still to do, if there is one."""
+        return self._connection.execute(
+            select(func.min(batches.c.id)).where(
+                batches.c.id.between(first, last), batches.c.state == BatchState.PENDING
+            )
+        ).scalar()
+
+    def _count(self, condition: ColumnElement[bool]) -> int:
+        return int(
+            self._connection.execute(
+                select(func.count()).select_from(batches).where(condition)
+            ).scalar_one()
+        )
+
+
+_EMPTY_BATCH: dict[str, Any] = {
+    "state": BatchState.PENDING,
+    "reason": None,
+    "tries": 0,
+    "detector_version": None,
+    "known": 0,
+    "novel": 0,
+    "rejected": 0,
+    "duplicates": 0,
+    "settled_at": None,
+}
+
+
+def _values(file: File) -> dict[str, Any]:
+    return {name: getattr(file, name) for name in File.__slots__}
+
+
+def _same(file: File, stat: FileStat) -> bool:
+    if file.size != stat.size:
+        return False
+    if file.etag is not None and stat.etag is not None:
+        return file.etag == stat.etag  # a copy with the same bytes may carry another time
+    return file.mtime_ns == stat.mtime_ns
+
+
+def _difference(file: File, stat: FileStat) -> str:
+    if file.size != stat.size:
+        return f"was {file.size} bytes when read, is {stat.size} now"
+    return "was modified after it had been read"

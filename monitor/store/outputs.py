@@ -1,0 +1,42 @@
+"""Which output files exist, what they cover and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import delete, insert, select
+
+from monitor.store.repository import Repository
+from monitor.store.rows import Output
+from monitor.store.schema import outputs
+
+
+class Outputs(Repository):
+    """The committed files of ``verdicts/``, ``rejected/`` and ``discoveries/``."""
+
+    def add(self, output: Output) -> None:
+        self._connection.execute(
+            insert(outputs).values({name: getattr(output, name) for name in Output.__slots__})
+        )
+
+    def replace(self, old: Sequence[Output], new: Output) -> bool:
+        """Let ``new`` take the place of ``old``; False (and no change) if one is gone already."""
+        for output in old:
+            gone = self._connection.execute(
+                delete(outputs).where(
+                    outputs.c.name == output.name, outputs.c.sha256 == output.sha256
+                )
+            )
+            if gone.rowcount != 1:
+                return False
+        self.add(new)
+        return True
+
+    def of_kind(self, kind: str) -> list[Output]:
+        """In the order of what they cover."""
+        return self._all(
+            Output, select(outputs).where(outputs.c.kind == kind).order_by(outputs.c.first)
+        )
+
+    def all(self) -> list[Output]:
+        return self._all(Output, select(outputs).order_by(outputs.c.kind, outputs.c.first))

@@ -1,0 +1,161 @@
+"""The store: a database for what must move together, a folder for what is large."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pyarrow import fs as pafs
+from sqlalchemy import Connection
+
+from monitor.store.answers import Answers
+from monitor.store.classes import Classes
+from monitor.store.database import Database, database_url
+from monitor.store.errors import StoreUnreachable
+from monitor.store.folder import Folder
+from monitor.store.journal import Counters, Events, Notes
+from monitor.store.leases import Leases
+from monitor.store.ledger import Batches, Files
+from monitor.store.migrations import migrate
+from monitor.store.outputs import Outputs
+from monitor.store.pools import Pools
+from monitor.store.queries import Queries
+from monitor.store.rows import Lease
+from monitor.store.seen import Seen
+from monitor.store.versions import Versions
+
+Clock = Callable[[], datetime]
+
+
+class Transaction:
+    """All repositories on one connection, at one moment."""
+
+    def __init__(self, connection: Connection, now: datetime) -> None:
+        self.connection = connection
+        self.now = now
+        self.files = Files(connection, now)
+        self.batches = Batches(connection, now)
+        self.seen = Seen(connection, now)
+        self.outputs = Outputs(connection, now)
+        self.pools = Pools(connection, now)
+        self.queries = Queries(connection, now)
+        self.answers = Answers(connection, now)
+        self.classes = Classes(connection, now)
+        self.versions = Versions(connection, now)
+        self.events = Events(connection, now)
+        self.counters = Counters(connection, now)
+        self.notes = Notes(connection, now)
+        self.leases = Leases(connection, now)
+
+
+class Store:
+    """The durable state of a monitor.
+
+    ``transaction()`` writes: everything inside happens, or nothing does. ``reading()`` sees one
+    consistent moment and never waits. Several processes may have the same store open.
+
+    >>> import tempfile
+    >>> with Store.open(tempfile.mkdtemp()) as store:
+    ...     with store.transaction() as tx:
+    ...         pool = tx.pools.open()
+    ...     with store.reading() as tx:
+    ...         print(tx.pools.get(pool.id).state)
+    filling
+    """
+
+    def __init__(self, database: Database, folder: Folder, clock: Clock | None = None) -> None:
+        self.database = database
+        self.folder = folder
+        self._clock = clock
+
+    @classmethod
+    def open(
+        cls,
+        where: str | Path,
+        *,
+        files: str | Path | None = None,
+        fs: pafs.FileSystem | None = None,
+        clock: Clock | None = None,
+    ) -> Store:
+        """Open, and create or migrate if need be.
+
+        ``where`` is a folder (SQLite in it) or a database URL. ``files`` is where snapshots and
+        outputs live: a folder, a URI such as ``s3://bucket/state``, or a path on ``fs``; by
+        default the state folder itself. ``clock`` replaces the database's clock in tests.
+        """
+        url = database_url(where)
+        place = files if files is not None else _folder_of(where, url.database, url.drivername)
+        if url.drivername == "sqlite":
+            _make_folder(Path(str(url.database)).parent)
+        store = cls(Database(url), Folder.at(place, fs), clock)
+        try:
+            now = clock() if clock else datetime.now(UTC)
+            migrate(store.database.write, now, where=store.database.where)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        with self.database.write() as connection:
+            yield Transaction(connection, self._moment(connection))
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        with self.database.read() as connection:
+            yield Transaction(connection, self._moment(connection))
+
+    def _moment(self, connection: Connection) -> datetime:
+        return self._clock() if self._clock else self.database.now(connection)
+
+    # -- leases, in transactions of their own ----------------------------------------------
+
+    def acquire_lease(self, name: str, owner: str, ttl: timedelta) -> Lease:
+        with self.transaction() as tx:
+            return tx.leases.acquire(name, owner, ttl)
+
+    def renew_lease(self, lease: Lease, ttl: timedelta) -> Lease:
+        with self.transaction() as tx:
+            return tx.leases.renew(lease, ttl)
+
+    def release_lease(self, lease: Lease) -> None:
+        with self.transaction() as tx:
+            tx.leases.release(lease)
+
+    def close(self) -> None:
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _folder_of(where: str | Path, database: str | None, driver: str) -> str | Path:
+    if driver == "sqlite":
+        return Path(str(database)).parent
+    raise StoreUnreachable(
+        f"{str(where).partition('://')[0]}://…: with a database server, say also where the "
+        "files of the state live (a folder or a bucket URI)"
+    )
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnreachable(
+            f"{path}: the state folder cannot be made ({error.strerror}); "
+            "choose another with state.dir, or mend its permissions"
+        ) from error
