@@ -26,10 +26,7 @@ MAX_PAGES = 32
 """Overviews halve the size, so 32 of them would suffice for any image; more is a trap."""
 
 _PLAIN, _LZW, _DEFLATE, _PACKBITS, _OLD_DEFLATE = 1, 5, 8, 32773, 32946
-_KNOWN = (MAX_PAGES = 32
-"""Overviews halve the size, so 32 of them would suffice for any image; more is a trap."""
-
-_PLAIN, _LZW, _DEFLATE, _PACKBITS, _OLD_DEFLATE)
+_KNOWN = (_PLAIN, _LZW, _DEFLATE, _PACKBITS, _OLD_DEFLATE)
 _REDUCED_OR_MASK = 0b101
 
 

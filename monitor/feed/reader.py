@@ -159,8 +159,8 @@ def _open_file(
     now = source.stat(file.path)
     if now != file:
         raise FileChanged(
-            f"{where}: had {file.size} bytes when it was planned, and has {now.size} of another time "
-            "now; files of a feed must not change, so give the new one a new name"
+            f"{where}: had {file.size} bytes when it was planned and has {now.size} now, or "
+            "another time; files of a feed must not change, so give the new one a new name"
         )
     handle = source.open(file.path)
     try:
