@@ -1,0 +1,54 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+Command = Callable[..., Any]
+
+
+def with_config(command: Command) -> Command:
+    """Adds ``--config`` and ``--set``; the command receives ``loaded``."""
+
+    @click.option(
+        "--config",
+        "config_path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The configuration; without it ray_config.yaml is read if it is here.",
+    )
+    @click.option(
+        "--set",
+        "overrides",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="Set one key for this run, such as state.dir=/data/state; repeatable.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *arguments: Any, config_path: Path | None, overrides: tuple[str, ...], **options: Any
+    ) -> Any:
+        from monitor.config import load
+
+        return command(*arguments, loaded=load(config_path, overrides=overrides), **options)
+
+    return wrapped
+
+
+def with_output(command: Command) -> Command:
+    """Adds ``--json`` and ``--quiet``; the command receives ``output``."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+    @click.option("--quiet", "-q", is_flag=True, help="No progress and no notes on stderr.")
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, as_json: bool, quiet: bool, **options: Any) -> Any:
+        from monitor.cli.output import Output
+
+        with Output(as_json=as_json, quiet=quiet) as output:
+            return command(*arguments, output=output, **options)
+
+    return wrapped

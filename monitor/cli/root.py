@@ -1,0 +1,90 @@
+"""The group of commands, and what happens when one of them fails.
+
+Commands are named here and imported when they are used: ``conclad --help`` must not wait for
+torch. Whatever a person can mend ends in one sentence and exit code 2; a bug keeps its
+traceback and exit code 1.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import click
+
+from monitor import __version__
+from monitor.errors import ConcladError
+
+MENDABLE = 2
+INTERRUPTED = 130  # 128 + SIGINT, as every shell expects
+BROKEN_PIPE = 1  # as click itself says it when a write fails earlier
+
+# Where each command lives, and its line in the list of commands.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "init": ("monitor.cli.init:init", "Write a commented configuration."),
+    "config": ("monitor.cli.config:config", "Show the configuration and where it comes from."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows the names and first lines of its commands without importing any of them."""
+
+    def __init__(self, commands: Mapping[str, tuple[str, str]], **attributes: object) -> None:
+        super().__init__(**attributes)  # type: ignore[arg-type]
+        self._lazy = commands
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._lazy:
+            return None
+        module, _, name = self._lazy[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in self._lazy.items()])
+
+
+@click.command(
+    cls=LazyGroup, commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, prog_name="conclad")
+def cli() -> None:
+    """Notice when a feed of images begins to show something it has never seen.
+
+    Begin with 'conclad init', then fit a detector on labelled images and score others. Every
+    command explains itself with --help.
+    """
+
+
+def main() -> None:
+    """The entry point of the ``conclad`` command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        code = cli.main(list(arguments), prog_name="conclad", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except ConcladError as error:
+        click.echo(f"conclad: {error}", err=True)
+        return MENDABLE
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("conclad: interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone ('conclad … | head'). Python would complain once more when it
+        # flushes at exit, so what is left goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE

@@ -1,0 +1,25 @@
+"""What can be wrong with a configuration."""
+
+from __future__ import annotations
+
+from monitor.errors import ConcladError
+
+
+class ConfigError(ConcladError):
+    """Each line of the message says where one mistake stands and what would be right."""
+
+
+class ConfigMissing(ConfigError):
+    """The file that was named does not exist."""
+
+
+class ConfigSyntax(ConfigError):
+    """The text is not YAML, or is YAML that a configuration does not need."""
+
+
+class ConfigInvalid(ConfigError):
+    """The text can be read, but a key or a value is not one of ours."""
+
+
+class ConfigExists(ConfigError):
+    """A file stands where a new one was to be written."""

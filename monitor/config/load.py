@@ -1,0 +1,197 @@
+"""One configuration from its four layers: defaults, the file, the environment, ``--set``.
+
+Later layers win. Every value keeps its origin, so that a mistake is reported where it was
+made and ``conclad config show`` can answer "why is it that?".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from monitor.config.document import DEFAULT, Entry, Key, Origin, parse_value, read_document
+from monitor.config.errors import ConfigInvalid
+from monitor.config.fields import fields_of, is_section
+from monitor.config.schema import Config
+from monitor.config.suggest import suggest
+
+DEFAULT_PATH = Path("ray_config.yaml")
+PREFIX = "CONCLAD_"
+# Between section and key. A variable without it (a token, say) is not a setting.
+SEPARATOR = "__"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The configuration in force and, for each key that was set, where."""
+
+    config: Config
+    origins: Mapping[str, Origin]
+
+    def origin(self, key: str) -> Origin:
+        """Where the value of a dotted key came from; of a mapping, where its first part did."""
+        if key in self.origins:
+            return self.origins[key]
+        parts = (at for name, at in self.origins.items() if name.startswith(f"{key}."))
+        return next(parts, DEFAULT)
+
+
+def load(
+    path: Path | str | None = None,
+    *,
+    overrides: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read, merge and check.
+
+    Without ``path``, ``ray_config.yaml`` of the working folder is read if it is there.
+    ``overrides`` are ``key=value`` texts; ``environ`` is the process environment unless given.
+
+    >>> loaded = load(overrides=["state.dir=/data"], environ={})
+    >>> loaded.config.state.dir, str(loaded.origin("state.dir"))
+    ('/data', '--set state.dir')
+    """
+    entries: dict[Key, Entry] = {}
+    if path is not None:
+        entries.update(read_document(Path(path)))
+    elif DEFAULT_PATH.exists():
+        entries.update(read_document(DEFAULT_PATH))
+    entries.update(_from_environment(os.environ if environ is None else environ))
+    entries.update(_from_overrides(overrides))
+    entries = {key: entry for key, entry in entries.items() if not _says_nothing(key, entry)}
+    config = _validate(entries)
+    return Loaded(config, {".".join(key): entry.value_at for key, entry in entries.items()})
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[Key, Entry]:
+    entries: dict[Key, Entry] = {}
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and SEPARATOR in name:
+            key = tuple(name.removeprefix(PREFIX).lower().split(SEPARATOR))
+            entries.update(_from_text(key, environ[name], Origin(f"environment {name}")))
+    return entries
+
+
+def _from_overrides(overrides: Iterable[str]) -> dict[Key, Entry]:
+    entries: dict[Key, Entry] = {}
+    for text in overrides:
+        dotted, equals, value = text.partition("=")
+        dotted = dotted.strip()
+        if not equals or not dotted:
+            raise ConfigInvalid(f"--set {text}: write it as section.key=value")
+        entries.update(_from_text(tuple(dotted.split(".")), value, Origin(f"--set {dotted}")))
+    return entries
+
+
+def _from_text(key: Key, text: str, origin: Origin) -> Iterator[tuple[Key, Entry]]:
+    """The entries of one flag or variable; a folder called ``2024`` stays text where it must."""
+    value = parse_value(text)
+    field = fields_of(Config).get(key)
+    if field is not None and field.takes_text and not isinstance(value, str | None):
+        value = text
+    for inner, leaf in _leaves(value):
+        yield (*key, *inner), Entry(leaf, origin, origin)
+
+
+def _leaves(value: Any) -> Iterator[tuple[Key, Any]]:
+    if isinstance(value, dict) and value:
+        for name, part in value.items():
+            for key, leaf in _leaves(part):
+                yield (str(name), *key), leaf
+    else:
+        yield (), value
+
+
+def _says_nothing(key: Key, entry: Entry) -> bool:
+    """``feed:`` with every line under it commented out is a section left at its defaults."""
+    return entry.value == {} or (entry.value is None and is_section(Config, key))
+
+
+def _validate(entries: Mapping[Key, Entry]) -> Config:
+    tree, problems = _tree(entries)
+    try:
+        config = Config.model_validate(tree)
+    except ValidationError as error:
+        problems += [_explain(detail, entries) for detail in error.errors(include_url=False)]
+    if problems:
+        raise ConfigInvalid("\n".join(problems))
+    return config
+
+
+def _tree(entries: Mapping[Key, Entry]) -> tuple[dict[str, Any], list[str]]:
+    """Nested as the model wants it, and what cannot be nested at all."""
+    tree: dict[str, Any] = {}
+    problems = []
+    for key, entry in entries.items():
+        if is_section(Config, key):
+            problems.append(_says(entry.value_at, key, "a section; set one of its keys"))
+        elif any(head in entries or _takes_value(head) for head in _heads(key)):
+            problems.append(_says(entry.key_at, key, f"unknown key{suggest(Config, key)}"))
+        else:
+            branch = tree
+            for part in key[:-1]:
+                branch = branch.setdefault(part, {})
+            branch[key[-1]] = entry.value
+    return tree, problems
+
+
+def _explain(detail: Any, entries: Mapping[Key, Entry]) -> str:
+    """One of pydantic's findings as a place and a sentence."""
+    loc = tuple(map(str, detail["loc"]))
+    context = detail.get("ctx", {})
+    if "key" in context:  # a validator of ours that looked inside a mapping
+        loc = (*loc, context["key"])
+    entry = _entry_at(loc, entries)
+    if detail["type"] == "extra_forbidden":
+        return _says(entry.key_at, loc, f"unknown key{suggest(Config, loc)}")
+    if detail["type"] == "unknown_key":
+        return _says(entry.key_at, loc, detail["msg"])
+    return _says(entry.value_at, loc, f"{_reason(detail)} (got {_brief(entry.value)})")
+
+
+def _says(where: Origin, key: Key, sentence: str) -> str:
+    dotted = ".".join(key)
+    return (
+        f"{where}: {sentence}" if where.text.endswith(dotted) else f"{where}: {dotted}: {sentence}"
+    )
+
+
+def _takes_value(key: Key) -> bool:
+    field = fields_of(Config).get(key)
+    return field is not None and not field.takes_keys
+
+
+def _entry_at(loc: Key, entries: Mapping[Key, Entry]) -> Entry:
+    """The entry that a finding is about: itself, what is under it, or what is above it.
+
+    Locations may end in a list index or the name of a union's branch, hence the way up.
+    """
+    for head in (loc, *_heads(loc)):
+        if head in entries:
+            return entries[head]
+        for key, entry in entries.items():
+            if key[: len(head)] == head:
+                return Entry(entry.value, entry.key_at, entry.key_at)
+    return Entry(None, DEFAULT, DEFAULT)
+
+
+def _heads(key: Key) -> list[Key]:
+    return [key[:n] for n in range(len(key) - 1, 0, -1)]
+
+
+def _reason(detail: Any) -> str:
+    if detail["type"] == "string_type":
+        return "should be text; put it in quotes"
+    message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    return message[:1].lower() + message[1:]
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    # Enough to recognise what was typed; a pasted certificate need not fill the screen.
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,128 @@
+"""What every command shares: help, versions, errors, exit codes, streams."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from monitor import __version__
+from monitor.cli import root
+from monitor.cli.root import COMMANDS, run
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "--help"]) == 0
+    assert "Usage: conclad" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
+    target, summary = COMMANDS[name]
+    module, _, attribute = target.partition(":")
+    command = getattr(importlib.import_module(module), attribute)
+    assert isinstance(command, click.Command)
+    assert (command.help or "").splitlines()[0] == summary
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; from monitor.cli.root import run; run(['--help']);"
+        "print(sorted({'torch', 'numpy', 'pyarrow', 'pydantic', 'timm'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_help_is_immediate() -> None:
+    def seconds() -> float:
+        began = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "monitor.cli", "--help"], check=True, capture_output=True
+        )
+        return time.perf_counter() - began
+
+    # The best of several: the machine may be busy with other tests.
+    assert min(seconds() for _ in range(5)) < 0.3
+
+
+def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["nope"]) == 2
+    assert "No such command 'nope'" in capsys.readouterr().err
+
+
+def test_a_mendable_mistake_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "show", "--set", "feed.pth=x"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "conclad: --set feed.pth: unknown key; did you mean feed.path?\n"
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(root.cli, "main", broken)
+    with pytest.raises(ZeroDivisionError):
+        run([])
+
+
+def test_an_interrupt_is_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(root.cli, "main", interrupted)
+    assert run([]) == 130
+    assert capsys.readouterr().err == "conclad: interrupted\n"
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    # A reader that is gone before the first byte; many lines, so that a buffer must be flushed.
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            f"{sys.executable} -m monitor.cli config show | true; echo ${{PIPESTATUS[0]}}",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert done.stdout.strip() in {"0", "1"}
+
+
+def test_config_show_says_where_values_come_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAD_FEED__PATH", "s3://bucket/feed")
+    assert run(["init"]) == 0
+    assert run(["init"]) == 2
+    capsys.readouterr()
+    secret = "state.url=postgresql://me:secret@host/db"
+    assert run(["config", "show", "--json", "--set", secret]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["feed.path"] == {
+        "value": "s3://bucket/feed",
+        "from": "environment CONCLAD_FEED__PATH",
+    }
+    assert shown["state.dir"]["from"].startswith("ray_config.yaml:")
+    assert shown["state.url"]["value"] == "postgresql://me:***@host/db"
