@@ -21,16 +21,19 @@ class Outputs(Repository):
 
     def replace(self, old: Sequence[Output], new: Output) -> bool:
         """Let ``new`` take the place of ``old``; False (and no change) if one is gone already."""
+        if not all(self._stands(output) for output in old):
+            return False
         for output in old:
-            gone = self._connection.execute(
-                delete(outputs).where(
-                    outputs.c.name == output.name, outputs.c.sha256 == output.sha256
-                )
-            )
-            if gone.rowcount != 1:
-                return False
+            self.remove(output)
         self.add(new)
         return True
+
+    def remove(self, output: Output) -> None:
+        self._connection.execute(delete(outputs).where(outputs.c.name == output.name))
+
+    def _stands(self, output: Output) -> bool:
+        found = self._first(Output, select(outputs).where(outputs.c.name == output.name))
+        return found is not None and found.sha256 == output.sha256
 
     def of_kind(self, kind: str) -> list[Output]:
         """In the order of what they cover."""

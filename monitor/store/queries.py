@@ -142,6 +142,11 @@ class Queries(Repository):
     def set_thumbnail(self, query_id: int, thumbnail: str | None) -> None:
         self._set([query_id], thumbnail=thumbnail)
 
+    def shows(self, thumbnail: str) -> bool:
+        """Whether any question refers to this picture."""
+        found = select(queries).where(queries.c.thumbnail == thumbnail)
+        return self._first(Query, found) is not None
+
     def close_round(self, pool_id: int, round: int) -> list[Query]:
         """End a round, answered or not: from here on its answers are used and stay as they are."""
         self._connection.execute(

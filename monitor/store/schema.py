@@ -124,8 +124,6 @@ outputs = Table(
 
 # -- pools, questions, answers ---------------------------------------------------------------
 
-_unfinished = text("state NOT IN ('quiet', 'resolved', 'unresolved')")
-
 pools = Table(
     "pools",
     metadata,
@@ -147,7 +145,6 @@ pools = Table(
     Column("finished_at", UtcTime),
     Column("spool_dropped_at", UtcTime),
     Index("pools_by_state", "state", "id"),
-    Index("pools_unfinished", "id", sqlite_where=_unfinished, postgresql_where=_unfinished),
 )
 
 pool_members = Table(

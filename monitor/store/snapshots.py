@@ -1,0 +1,320 @@
+"""Detectors on disk: safetensors for the arrays, JSON for the rest, a hash for each part.
+
+A snapshot is a folder with ``arrays.safetensors`` and ``manifest.json``. The manifest is
+written last and names every part with its size and SHA-256; a folder without it is no
+snapshot. Nothing in it depends on the clock or the machine, so saving the same detector twice
+gives the same bytes, and an existing snapshot is never overwritten by a different one.
+
+:func:`save_detector` puts the same content into a single safetensors file whose header carries
+the manifest, for people who want to send a detector to somebody.
+
+The hashes notice accidents and careless edits. They are no signature: whoever can write the
+folder can also recompute them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from monitor.novelty.fingerprint import Fingerprint
+from monitor.store.errors import (
+    BackboneMismatch,
+    SnapshotExists,
+    SnapshotMissing,
+    SnapshotSchemaError,
+    SnapshotTampered,
+    SnapshotTruncated,
+)
+from monitor.store.faults import declare, fault_point
+from monitor.store.folder import Folder
+
+declare(
+    "snapshot.start",
+    "snapshot.after_stage_arrays",
+    "snapshot.after_publish_arrays",
+    "snapshot.after_stage_manifest",
+    "snapshot.after_publish_manifest",
+)
+
+FORMAT = "conclad-detector"
+SCHEMA = 1
+ARRAYS = "arrays.safetensors"
+MANIFEST = "manifest.json"
+
+#: safetensors begins with the length of its JSON header in eight bytes.
+_PREFIX = 8
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+class Stateful(Protocol):
+    """What a detector must offer to be saved."""
+
+    @property
+    def fingerprint(self) -> Fingerprint: ...
+
+    def to_state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]: ...
+
+
+class Restorable(Stateful, Protocol):
+    """What a detector class must offer to be loaded."""
+
+    @classmethod
+    def from_state(cls, arrays: Arrays, meta: Mapping[str, Any]) -> Self: ...
+
+
+D = TypeVar("D", bound=Restorable)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Where a snapshot stands, and the hash that pins its whole content."""
+
+    name: str
+    sha256: str
+
+
+def content_hash(detector: Stateful) -> str:
+    """The hash a snapshot of this detector has, wherever it is written."""
+    _, manifest = _parts(detector)
+    return hashlib.sha256(manifest).hexdigest()
+
+
+def publish_snapshot(folder: Folder, name: str, detector: Stateful) -> Snapshot:
+    """Write a snapshot as folder ``name``; all of it, or nothing that anybody would load.
+
+    1. The arrays are staged, made durable, and get their name. Without a manifest they mean
+       nothing, so a try that died here is simply overwritten.
+    2. The manifest is staged and gets its name only if the name is free. That is the moment
+       at which the snapshot exists.
+
+    Publishing the same content again changes nothing; other content under the same name is
+    refused before anything is written.
+    """
+    fault_point("snapshot.start")
+    arrays, manifest = _parts(detector)
+    snapshot = Snapshot(name, hashlib.sha256(manifest).hexdigest())
+    if folder.size(f"{name}/{MANIFEST}") is not None:
+        return _same_or_refuse(folder, snapshot, manifest)
+    staged = folder.stage_bytes(f"{name}/{ARRAYS}", arrays)
+    fault_point("snapshot.after_stage_arrays")
+    staged.publish()
+    fault_point("snapshot.after_publish_arrays")
+    staged = folder.stage_bytes(f"{name}/{MANIFEST}", manifest)
+    fault_point("snapshot.after_stage_manifest")
+    try:
+        staged.publish_new()
+    except FileExistsError:
+        staged.discard()
+        return _same_or_refuse(folder, snapshot, manifest)
+    fault_point("snapshot.after_publish_manifest")
+    return snapshot
+
+
+def load_snapshot(
+    folder: Folder,
+    name: str,
+    kind: type[D],
+    *,
+    fingerprint: Fingerprint | None = None,
+    sha256: str | None = None,
+) -> D:
+    """Read a snapshot back, checking every hash on the way.
+
+    ``sha256`` is the manifest's hash as the store recorded it; ``fingerprint`` is that of the
+    features the detector is going to see.
+    """
+    where = folder.path(name)
+    text = _read(folder, f"{name}/{MANIFEST}")
+    manifest = _manifest(text, where)
+    if sha256 is not None and hashlib.sha256(text).hexdigest() != sha256:
+        raise SnapshotTampered(
+            f"{where}/{MANIFEST}: is not the manifest that was published; "
+            "restore the folder from a backup, or roll back to another version"
+        )
+    _check_backbone(manifest, fingerprint, where)
+    arrays = _read(folder, f"{name}/{ARRAYS}")
+    _check_part(arrays, manifest["parts"][ARRAYS], f"{where}/{ARRAYS}")
+    return kind.from_state(_arrays(arrays, where), manifest["meta"])
+
+
+def verify_snapshot(folder: Folder, name: str, sha256: str | None = None) -> None:
+    """Check everything that can be checked without making a detector of it."""
+    load_snapshot(folder, name, _Anything, sha256=sha256)
+
+
+def save_detector(detector: Stateful, path: str | Path) -> None:
+    """Write a detector as one safetensors file, replacing the file in one step."""
+    arrays, meta = detector.to_state()
+    parts = {name: _part(_bytes_of(array)) for name, array in arrays.items()}
+    header = {FORMAT: _manifest_bytes(detector, meta, parts).decode()}
+    target = Path(path)
+    Folder.local(target.parent).write(target.name, save(_contiguous(arrays), metadata=header))
+
+
+def load_detector(path: str | Path, kind: type[D], *, fingerprint: Fingerprint | None = None) -> D:
+    """Read what :func:`save_detector` wrote, with the same checks as :func:`load_snapshot`."""
+    where = str(path)
+    target = Path(path)
+    data = _read(Folder.local(target.parent), target.name)
+    header = _header(data, where)
+    manifest = _manifest(header.get("__metadata__", {}).get(FORMAT, "").encode(), where)
+    _check_backbone(manifest, fingerprint, where)
+    arrays = _arrays(data, where)
+    if set(arrays) != set(manifest["parts"]):
+        raise SnapshotTampered(f"{where}: does not hold the arrays that its manifest names")
+    for name, array in arrays.items():
+        _check_part(_bytes_of(array), manifest["parts"][name], f"{where} ({name})")
+    return kind.from_state(arrays, manifest["meta"])
+
+
+# -- writing ---------------------------------------------------------------------------------
+
+
+def _parts(detector: Stateful) -> tuple[bytes, bytes]:
+    arrays, meta = detector.to_state()
+    data = save(_contiguous(arrays))
+    return data, _manifest_bytes(detector, meta, {ARRAYS: _part(data)})
+
+
+def _manifest_bytes(
+    detector: Stateful, meta: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]
+) -> bytes:
+    body = {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "fingerprint": detector.fingerprint.to_dict(),
+        "meta": meta,
+        "parts": parts,
+    }
+    return _canonical({**body, "seal": _seal(body)})
+
+
+def _canonical(value: Mapping[str, Any]) -> bytes:
+    """One spelling for one value; ``allow_nan`` off, since NaN is no JSON."""
+    return json.dumps(value, sort_keys=True, indent=1, allow_nan=False).encode()
+
+
+def _seal(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_canonical(body)).hexdigest()
+
+
+def _part(data: bytes) -> dict[str, Any]:
+    return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _contiguous(arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
+    return {name: np.asarray(arrays[name], order="C") for name in sorted(arrays)}
+
+
+def _bytes_of(array: npt.NDArray[Any]) -> bytes:
+    return array.tobytes()
+
+
+def _same_or_refuse(folder: Folder, snapshot: Snapshot, manifest: bytes) -> Snapshot:
+    if folder.read(f"{snapshot.name}/{MANIFEST}") != manifest:
+        raise SnapshotExists(
+            f"{folder.path(snapshot.name)}: holds another detector already; "
+            "versions are never overwritten, publish under a new number"
+        )
+    return snapshot
+
+
+# -- reading ---------------------------------------------------------------------------------
+
+
+def _read(folder: Folder, name: str) -> bytes:
+    try:
+        return folder.read(name)
+    except FileNotFoundError as error:
+        raise SnapshotMissing(f"{folder.path(name)}: there is no detector here") from error
+
+
+def _manifest(text: bytes, where: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise SnapshotTruncated(
+            f"{where}: the manifest is cut off or empty ({error}); restore it from a backup"
+        ) from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise SnapshotSchemaError(f"{where}: is not a detector written by conclad")
+    if found.get("schema") != SCHEMA:
+        raise SnapshotSchemaError(
+            f"{where}: has detector layout {found.get('schema')}, this conclad reads {SCHEMA}; "
+            "use the conclad that wrote it, or fit again"
+        )
+    body = {key: value for key, value in found.items() if key != "seal"}
+    if found.get("seal") != _seal(body):
+        raise SnapshotTampered(f"{where}: the manifest was changed after it was written")
+    return found
+
+
+def _check_backbone(manifest: Mapping[str, Any], expected: Fingerprint | None, where: str) -> None:
+    if expected is None:
+        return
+    found = Fingerprint.from_dict(manifest["fingerprint"])
+    if found != expected:
+        raise BackboneMismatch(
+            f"{where}: was fitted on features of another backbone "
+            f"({found.difference(expected)}); embed with that backbone, or fit again"
+        )
+
+
+def _check_part(data: bytes, part: Mapping[str, Any], where: str) -> None:
+    if len(data) < part["size"]:
+        raise SnapshotTruncated(
+            f"{where}: has {len(data)} of {part['size']} bytes; restore it from a backup"
+        )
+    if hashlib.sha256(data).hexdigest() != part["sha256"]:
+        raise SnapshotTampered(
+            f"{where}: does not have the hash that its manifest names; restore it from a backup"
+        )
+
+
+def _header(data: bytes, where: str) -> dict[str, Any]:
+    length = int.from_bytes(data[:_PREFIX], "little")
+    if len(data) < _PREFIX or len(data) < _PREFIX + length:
+        raise SnapshotTruncated(f"{where}: ends before its header does; restore it from a backup")
+    try:
+        header = json.loads(data[_PREFIX : _PREFIX + length])
+    except ValueError as error:
+        raise SnapshotSchemaError(f"{where}: is not a safetensors file ({error})") from error
+    ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
+    expected = _PREFIX + length + max(ends, default=0)
+    if len(data) < expected:
+        raise SnapshotTruncated(
+            f"{where}: has {len(data)} of {expected} bytes; restore it from a backup"
+        )
+    return dict(header)
+
+
+def _arrays(data: bytes, where: str) -> dict[str, npt.NDArray[Any]]:
+    try:
+        return dict(load(data))
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise SnapshotTampered(f"{where}: the arrays cannot be read ({error})") from error
+
+
+class _Anything:
+    """Stands in for the detector when only the hashes matter."""
+
+    def __init__(self, fingerprint: Fingerprint) -> None:
+        self.fingerprint = fingerprint
+
+    def to_state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        return {}, {}
+
+    @classmethod
+    def from_state(cls, arrays: Arrays, meta: Mapping[str, Any]) -> _Anything:
+        return cls(Fingerprint.of_features(0))

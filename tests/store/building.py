@@ -1,0 +1,175 @@
+"""Small feeds, scored batches and detectors for the tests of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from monitor.novelty.fingerprint import Fingerprint
+from monitor.store import ScoredBatch, Store
+from monitor.store.files import (
+    DISCOVERIES,
+    REJECTED,
+    VERDICTS,
+    features_schema,
+    read_table,
+    table,
+)
+from monitor.store.folder import is_temporary
+from monitor.store.rows import Batch, FileStat, Sample
+from monitor.store.schema import metadata
+
+CAPTURED = datetime(2024, 5, 17, 5, 0, tzinfo=UTC)
+DIMENSION = 4
+FINGERPRINT = Fingerprint.of_features(DIMENSION)
+
+
+def plan_feed(
+    store: Store, path: str = "feed/a.parquet", rows: int = 12, size: int = 4
+) -> list[Batch]:
+    """Register one file and cut it into batches."""
+    with store.transaction() as tx:
+        (file,) = tx.files.register([FileStat(path, size=100, mtime_ns=1)]).new
+        ranges = [(start, min(size, rows - start)) for start in range(0, rows, size)]
+        return tx.files.plan(file.id, rows, ranges)
+
+
+def scored(
+    batch: Batch,
+    *,
+    images: Sequence[str] | None = None,
+    source: str = "cam-1",
+    rejected: int = 0,
+    pool: int | None = None,
+    file: str = "feed/a.parquet",
+    version: int = 1,
+) -> ScoredBatch:
+    """A batch whose last ``rejected`` rows are bad and whose odd rows are novel."""
+    rows = list(range(batch.first_row, batch.first_row + batch.rows - rejected))
+    names = list(images) if images is not None else [f"{file}:{row}" for row in rows]
+    ratios = [1.5 if row % 2 else 0.5 for row in rows]
+    common: dict[str, Any] = {
+        "image_id": names,
+        "source_id": [source] * len(rows),
+        "captured_at": [CAPTURED] * len(rows),
+        "score": [ratio * 2 for ratio in ratios],
+        "score_ratio": ratios,
+        "nearest_class": ["class-1"] * len(rows),
+        "file": [file] * len(rows),
+        "row": rows,
+    }
+    verdicts = {
+        **common,
+        "verdict": ["novel" if ratio > 1 else "known" for ratio in ratios],
+        "detector_version": [version] * len(rows),
+    }
+    bad = range(batch.first_row + batch.rows - rejected, batch.first_row + batch.rows)
+    features: dict[int, pa.Table] = {}
+    if pool is not None:
+        matrix = np.arange(len(rows) * DIMENSION, dtype=np.float32).reshape(-1, DIMENSION)
+        features[pool] = table(features_schema(DIMENSION), {**common, "features": matrix})
+    return ScoredBatch(
+        batch_id=batch.id,
+        detector_version=version,
+        verdicts=table(VERDICTS, verdicts),
+        rejected=table(
+            REJECTED,
+            {
+                "source_id": [source] * len(bad),
+                "file": [file] * len(bad),
+                "row": list(bad),
+                "reason": ["truncated"] * len(bad),
+            },
+        ),
+        features=features,
+    )
+
+
+def sample(batch_id: int, row: int, **changes: Any) -> Sample:
+    values: dict[str, Any] = {
+        "batch_id": batch_id,
+        "spool_row": row,
+        "image_id": f"image-{batch_id}-{row}",
+        "source_id": "cam-1",
+        "captured_at": CAPTURED,
+        "file": "feed/a.parquet",
+        "row": row,
+        "score": 2.5,
+        "score_ratio": 1.25,
+        "nearest_class": "class-1",
+        "suggestion": {"kind": "new_class"},
+        **changes,
+    }
+    return Sample(**values)
+
+
+def discoveries(pool: int | None, count: int = 3, class_id: str = "class-9") -> pa.Table:
+    return table(
+        DISCOVERIES,
+        {
+            "image_id": [f"image-{n}" for n in range(count)],
+            "source_id": ["cam-1"] * count,
+            "captured_at": [CAPTURED] * count,
+            "class_id": [class_id] * count,
+            "class_name": ["dune"] * count,
+            "by": ["person"] * count,
+            "confidence": [1.0] * count,
+            "detector_version": [0] * count,
+            "pool": [pool] * count,
+            "file": ["feed/a.parquet"] * count,
+            "row": list(range(count)),
+        },
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class StandIn:
+    """The smallest thing that can be saved like a detector."""
+
+    weights: npt.NDArray[np.float32]
+    note: str = "stand-in"
+    fingerprint: Fingerprint = FINGERPRINT
+
+    def to_state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        return {"weights": self.weights, "scalar": np.float64(0.1) + np.zeros(())}, {
+            "note": self.note
+        }
+
+    @classmethod
+    def from_state(cls, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> StandIn:
+        assert arrays["scalar"].shape == ()
+        return cls(arrays["weights"], meta["note"])
+
+
+def stand_in(seed: int = 0) -> StandIn:
+    rng = np.random.default_rng(seed)
+    return StandIn(rng.normal(size=(5, DIMENSION)).astype(np.float32))
+
+
+def verdict_ids(store: Store, names: Sequence[str]) -> list[str]:
+    """All image ids in these verdict files, in order, duplicates included."""
+    return [
+        image
+        for name in names
+        for image in read_table(store.folder, name, ["image_id"]).column(0).to_pylist()
+    ]
+
+
+def dump(store: Store) -> dict[str, Any]:
+    """The whole state: every row of every table, and the hash of every published file."""
+    found: dict[str, Any] = {}
+    with store.reading() as tx:
+        for one in metadata.sorted_tables:
+            rows = [tuple(row) for row in tx.connection.execute(one.select())]
+            found[one.name] = sorted(rows, key=repr)
+    skipped = ("conclad.db",)
+    for entry in store.folder.list():
+        if not is_temporary(entry.name) and not entry.name.startswith(skipped):
+            found[entry.name] = store.folder.sha256(entry.name)
+    return found
