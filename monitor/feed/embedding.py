@@ -1,0 +1,96 @@
+"""From encoded images to features, decoding some while others are computed.
+
+Each worker takes a batch, decodes it and hands it to the engine. While it waits there, others
+decode, so the engine is never short of work, and nobody has to guess how many threads decoding
+needs against computing. Results come in the order of the images, and no more than a few batches
+exist at any time, however long the stream.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from monitor.feed.engine import Engine, Features, available_threads
+from monitor.feed.images import decode
+from monitor.feed.reasons import Rejected
+
+Key = TypeVar("Key")
+
+_CUDA_WORKERS = 16
+"""One core decodes some 300 camera frames a second, a GPU embeds thousands."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedded(Generic[Key]):
+    """What became of some images: `len(keys) + len(rejected)` of them."""
+
+    keys: tuple[Key, ...]
+    features: Features
+    """One row for each key."""
+    rejected: tuple[tuple[Key, Rejected], ...]
+
+
+def embed_images(
+    images: Iterable[tuple[Key, bytes]],
+    engine: Engine,
+    *,
+    batch: int | None = None,
+    workers: int | None = None,
+) -> Iterator[Embedded[Key]]:
+    """Decode and embed a stream of (key, encoded image), batch by batch, in order.
+
+    Every image comes out once: with its feature, or with the reason why it has none. The stream
+    is read in the caller's thread, only as far as there is room. Closing the iterator stops the
+    work.
+
+    >>> from monitor.feed.backbone import load_backbone
+    >>> from monitor.feed.engine import open_engine
+    >>> from monitor.feed.spec import BackboneSpec
+    >>> with open_engine(load_backbone(BackboneSpec("tiny")), runtime="torch") as engine:
+    ...     [found] = embed_images([("a", b"no image")], engine)
+    >>> found.keys, str(found.rejected[0][1].reason)
+    ((), 'unknown_format')
+    """
+    size = batch or engine.batch
+    count = workers or default_workers(engine)
+    stream = iter(images)
+    waiting: deque[Future[Embedded[Key]]] = deque()
+    pool = ThreadPoolExecutor(count, thread_name_prefix="embed")
+    try:
+        while part := list(islice(stream, size)):
+            waiting.append(pool.submit(_embed, part, engine))
+            # One more than there are workers: the next batch lies ready when one is done.
+            if len(waiting) > count:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def default_workers(engine: Engine) -> int:
+    """Threads that take batches: on a CPU one more than cores, so that one always decodes."""
+    cores = available_threads()
+    return min(cores, _CUDA_WORKERS) if engine.runtime == "cuda" else cores + 1
+
+
+def _embed(part: list[tuple[Key, bytes]], engine: Engine) -> Embedded[Key]:
+    recipe = engine.backbone.preprocessing
+    pixels = np.empty((len(part), recipe.size, recipe.size, 3), np.uint8)
+    keys: list[Key] = []
+    rejected: list[tuple[Key, Rejected]] = []
+    for key, data in part:
+        found = decode(data, engine.decoding, min_side=recipe.edge)
+        if isinstance(found, Rejected):
+            rejected.append((key, found))
+        else:
+            pixels[len(keys)] = recipe.apply(found.pixels)
+            keys.append(key)
+    return Embedded(tuple(keys), engine.embed(pixels[: len(keys)]), tuple(rejected))
