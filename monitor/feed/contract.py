@@ -8,7 +8,8 @@
 | `source_id` | no | text, or integers |
 | `label` | only to fit | text, or integers |
 
-Text and binary may be of the ordinary, large or view layout, and dictionary-encoded. Dates are
+Text and binary may be of the ordinary, large or view layout, and dictionary-encoded. A column of
+type null, which pandas writes for one without values, counts as a column of nulls. Dates are
 refused because a day is not a moment, and plain numbers as times because they have no unit.
 """
 
@@ -81,13 +82,13 @@ def check_schema(
     image_type = plain_type(image_type)
     if pa.types.is_struct(image_type):
         image_path, image_type = _bytes_of(image_type, image_path, where)
-    if not is_binary(image_type):
+    if not (is_binary(image_type) or pa.types.is_null(image_type)):
         raise ContractError(
             f"{where}: column '{columns.image}' holds {image_type}, not images; write the encoded "
             "files as binary or as struct<bytes, path>"
         )
     for role, found in (("image_id", image_id), ("source_id", source_id), ("label", label)):
-        if found is not None and not (is_text(found[1]) or pa.types.is_integer(found[1])):
+        if found is not None and not _is_name(found[1]):
             raise ContractError(
                 f"{where}: column '{getattr(columns, role)}' holds {found[1]}, where {role} "
                 "wants text or integers; cast it, or map another column under feed.columns in "
@@ -123,6 +124,12 @@ def is_text(kind: pa.DataType) -> bool:
 def is_binary(kind: pa.DataType) -> bool:
     kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
     return any(is_kind(kind) for is_kind in kinds)
+
+
+def _is_name(kind: pa.DataType) -> bool:
+    return is_text(kind) or any(
+        is_kind(kind) for is_kind in (pa.types.is_integer, pa.types.is_null)
+    )
 
 
 _Found = tuple[tuple[str, ...], pa.DataType]
@@ -182,7 +189,7 @@ def _bytes_of(kind: pa.DataType, path: tuple[str, ...], where: str) -> _Found:
 
 
 def _check_time(kind: pa.DataType, name: str, where: str) -> None:
-    if pa.types.is_timestamp(kind) or is_text(kind):
+    if pa.types.is_timestamp(kind) or is_text(kind) or pa.types.is_null(kind):
         return
     why = "a day is not a moment" if pa.types.is_date(kind) else "it does not say which moment"
     raise ContractError(

@@ -23,8 +23,8 @@ SMALLEST = 12
 ROWS_PER_BYTE = 100
 """Far beyond any compression of distinct images; a footer that claims more is a garbled one."""
 
-DICTIONARY_BYTES = 1 << 20
-"""Where writers give up a dictionary. A thousand rows may all be one value of that size."""
+SHARED_IMAGE = 1 << 20
+"""What one image of a dictionary may take, where the footer does not tell: a large frame."""
 
 PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError)
 """All that pyarrow was seen to raise for garbled files; OverflowError and Unicode are within."""
@@ -40,7 +40,7 @@ class Group:
     stored_bytes: int
     memory_bytes: int
     largest_row: int
-    """How many bytes one row may take: the mean, unless a dictionary lets rows share a value."""
+    """How many bytes one row may take in memory, as far as the footer tells."""
     start: int
     """Where its first needed byte lies in the file."""
     end: int
@@ -130,7 +130,7 @@ def _group(
     group: pq.RowGroupMetaData, index: int, needed: list[int], first_row: int, size: int
 ) -> Group:
     rows = group.num_rows
-    stored = memory = end = shared = 0
+    stored = memory = end = largest = 0
     start = size
     for i in needed:
         chunk = group.column(i)
@@ -147,10 +147,22 @@ def _group(
         end = max(end, begin + chunk.total_compressed_size)
         stored += chunk.total_compressed_size
         memory += chunk.total_uncompressed_size
-        if chunk.has_dictionary_page:
-            shared += min(chunk.total_uncompressed_size, DICTIONARY_BYTES)
-    largest = max(memory // max(1, rows), shared)
+        largest += _largest_value(chunk)
     return Group(index, first_row, rows, stored, memory, largest, start, end)
+
+
+def _largest_value(chunk: pq.ColumnChunkMetaData) -> int:
+    """The mean size of a value, unless most of the chunk is a dictionary whose values rows share.
+
+    A thousand rows may then all be the same image, stored once and delivered a thousand times.
+    """
+    mean: int = chunk.total_uncompressed_size // max(1, chunk.num_values)
+    if not chunk.has_dictionary_page:
+        return mean
+    dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
+    if 2 * dictionary < chunk.total_compressed_size:
+        return mean
+    return max(mean, min(int(chunk.total_uncompressed_size), SHARED_IMAGE))
 
 
 def _why_no_footer(handle: pa.NativeFile, where: str, error: BaseException) -> FeedError:

@@ -87,28 +87,29 @@ def rows_of(
     sources = _texts(_column(batch, layout.source_id))
     labels = _texts(_column(batch, layout.label))
     times = _times(_column(batch, layout.captured_at))
-    images = _column(batch, layout.image)
-    pixels = images.to_pylist() if images is not None else [None] * batch.num_rows
-    columns = zip(ids, sources, times, labels, pixels, strict=True)
+    images = _column(batch, layout.image).to_pylist()
+    columns = zip(ids, sources, times, labels, images, strict=True)
     for row, (image_id, source, time, label, image) in enumerate(columns, first_row):
-        yield _row(row, image_id, source or source_id, time, label, image)
+        if (
+            not image_id
+            or not image
+            or isinstance(image_id, Malformed)
+            or isinstance(source, Malformed)
+            or isinstance(time, Malformed)
+            or isinstance(label, Malformed)
+        ):
+            yield _rejected(row, image_id, source or source_id, time, label)
+        else:
+            yield Row(row, image_id, source or source_id, time, label, image)
 
 
-def _row(
-    row: int, image_id: Any, source: Any, time: Any, label: Any, image: Any
-) -> Row | RejectedRow:
-    problem = _problem(image_id, source, time, label, image)
-    known_id = image_id if isinstance(image_id, str) else None
-    known_source = source if isinstance(source, str) else None
-    known_time = time if isinstance(time, datetime) else None
-    if problem is not None:
-        return RejectedRow(row, *problem, known_id, known_source, known_time)
-    return Row(row, image_id, source, time, label, image)
+def _rejected(row: int, image_id: Any, source: Any, time: Any, label: Any) -> RejectedRow:
+    reason, detail = _problem(image_id, source, time, label)
+    known = [None if isinstance(value, Malformed) else value for value in (image_id, source, time)]
+    return RejectedRow(row, reason, detail, *known)
 
 
-def _problem(
-    image_id: Any, source: Any, time: Any, label: Any, image: Any
-) -> tuple[Reason, str] | None:
+def _problem(image_id: Any, source: Any, time: Any, label: Any) -> tuple[Reason, str]:
     for value, name in ((image_id, "image_id"), (source, "source_id"), (label, "label")):
         if isinstance(value, Malformed):
             return Reason.BAD_ID, f"{name} {value.detail}"
@@ -116,12 +117,10 @@ def _problem(
         return Reason.BAD_ID, "image_id is null or empty"
     if isinstance(time, Malformed):
         return Reason.BAD_TIME, f"captured_at {time.detail}"
-    if not image:
-        return Reason.NO_IMAGE, "the image is null or empty (a path beside it is never opened)"
-    return None
+    return Reason.NO_IMAGE, "the image is null or empty (a path beside it is never opened)"
 
 
-def _column(batch: pa.RecordBatch, path: tuple[str, ...] | None) -> pa.Array | None:
+def _column(batch: pa.RecordBatch, path: tuple[str, ...] | None) -> pa.Array:
     """The values at the end of a path; a null struct on the way makes them null."""
     if path is None:
         return pa.nulls(batch.num_rows)
