@@ -8,6 +8,8 @@ outside the interpreter's lock).
 from __future__ import annotations
 
 import io
+import logging
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +40,13 @@ million pixels wide."""
 
 BACKGROUND = (128, 128, 128)
 """Mid-grey lies where normalisation has its zero, so that what is transparent says least."""
+
+# What the decoders would print about an image is already in the reason of its row, and a bad
+# camera would otherwise fill the log. Set once, here, because filters are not safe in threads.
+for _decoder in ("PIL", "tifffile"):
+    logging.getLogger(_decoder).addHandler(logging.NullHandler())
+for _kind in (UserWarning, Image.DecompressionBombWarning):
+    warnings.filterwarnings("ignore", category=_kind, module=r"PIL\.")
 
 _ORIENTATION = 0x0112
 _SUBFILE, _TILE_WIDTH, _TILE_LENGTH = 254, 322, 323

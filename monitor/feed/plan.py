@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
+from pyarrow import fs
+
 from monitor.feed.contract import Columns
 from monitor.feed.errors import FeedError
 from monitor.feed.footer import Footer, Group, read_footer
@@ -19,8 +21,11 @@ ROWS_PER_BATCH = 256
 BYTES_PER_BATCH = 256 << 20
 """What one batch may take in memory before decoding; only frames above a megabyte reach it."""
 
-FOOTER_THREADS = 16
-"""Footers are waits for storage, not work; on local disks more threads gain nothing further."""
+REMOTE_THREADS = 16
+"""Footers in a bucket are waits of some 20 ms each, so they are read side by side."""
+
+LOCAL_THREADS = 2
+"""On a local disk they are work for the interpreter, and more threads would only hinder it."""
 
 FILES_AHEAD = 1024
 """Footers requested before the first is used; bounds the memory for a listing of any length."""
@@ -82,7 +87,7 @@ def plan_files(
     rows_per_batch: int = ROWS_PER_BATCH,
     bytes_per_batch: int = BYTES_PER_BATCH,
     need_label: bool = False,
-    threads: int = FOOTER_THREADS,
+    threads: int | None = None,
 ) -> Iterator[Plan]:
     """Plan many files side by side, in their order; a bad file is a plan with a problem."""
     plan = partial(
@@ -93,8 +98,10 @@ def plan_files(
         bytes_per_batch=bytes_per_batch,
         need_label=need_label,
     )
+    is_local = isinstance(source.filesystem, fs.LocalFileSystem)
+    workers = threads or (LOCAL_THREADS if is_local else REMOTE_THREADS)
     rest = iter(files)
-    with ThreadPoolExecutor(threads, thread_name_prefix="footer") as pool:
+    with ThreadPoolExecutor(workers, thread_name_prefix="footer") as pool:
         while ahead := list(islice(rest, FILES_AHEAD)):
             yield from pool.map(plan, ahead)
 
