@@ -1,0 +1,262 @@
+"""``conclad evaluate``: compare methods on labelled data, and write down what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from monitor.errors import ConcladError
+from monitor.evaluation.errors import CellsFailedError
+
+if TYPE_CHECKING:
+    from monitor.evaluation.cell import Cell
+    from monitor.evaluation.data import LabelledFeatures
+    from monitor.feed.dataset import RejectedSample
+
+# The one that needs no network beyond the package index.
+DEFAULT_BACKBONE = "embedded"
+
+
+Callback = Callable[[click.Context, click.Parameter, str | None], tuple[Any, ...] | None]
+
+
+def _listed(convert: Callable[[str], Any], example: str) -> Callback:
+    """Comma-separated values, each of them converted; named twice they count once."""
+
+    def convert_all(
+        ctx: click.Context, param: click.Parameter, value: str | None
+    ) -> tuple[Any, ...] | None:
+        if value is None:
+            return None
+        parts = [part.strip() for part in value.split(",")]
+        try:
+            values = [convert(part) for part in parts if part]
+        except ValueError:
+            values = []
+        if len(values) < len(parts):
+            raise click.BadParameter(
+                f"{value!r} is not a comma-separated list such as {example}", ctx, param
+            )
+        return tuple(dict.fromkeys(values))
+
+    return convert_all
+
+
+_NUMBERS = _listed(int, "0,1,2")
+_SHARES = _listed(float, "0.00625,0.0125")
+_NAMES = _listed(str, "robust,paper")
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--features", multiple=True, type=_FILE, help="An .npz with X (n × d) and y. Repeatable."
+)
+@click.option(
+    "--data",
+    multiple=True,
+    type=_FILE,
+    help="A Parquet file of labelled images, or a folder of class folders. Repeatable.",
+)
+@click.option("--label-column", default="label", show_default=True, help="Where --data has labels.")
+@click.option(
+    "--backbone",
+    multiple=True,
+    help="What embeds --data: a named choice or any timm model; the embedded one if none is "
+    "given. Repeatable.",
+)
+@click.option("--plan", "plan_name", help="Start from a named plan; options given besides it win.")
+@click.option("--initial", type=int, help="Classes known at first.")
+@click.option("--increment", callback=_NUMBERS, help="New classes per task; a list compares them.")
+@click.option(
+    "--budget", callback=_SHARES, help="Labels as a share of each pool; a list compares them."
+)
+@click.option("--seeds", callback=_NUMBERS, help="One stream per seed.")
+@click.option("--methods", callback=_NAMES, help="What to compare; the first is drawn boldest.")
+@click.option("--ratio", type=float, help="Old to new samples in pools and tests (2).")
+@click.option("--test-share", type=float, help="Share of every class kept for testing (0.2).")
+@click.option(
+    "--holdout-share",
+    type=float,
+    help="Share of the rest that returns as old samples in later pools (0.35).",
+)
+@click.option("--class-order", callback=_NAMES, help="Every class in the order of its appearance.")
+@click.option("--reference", default="robust", show_default=True, help="Wins and losses are its.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option("--out", type=_FILE, help="Folder for results.json, report.md, report.html, plots/.")
+@click.option("--force", is_flag=True, help="Replace the results of another plan or other data.")
+@click.option("--list-methods", is_flag=True, help="Show every method and exit.")
+@click.option("--list-plans", is_flag=True, help="Show every named plan and exit.")
+def evaluate(
+    features: tuple[Path, ...],
+    data: tuple[Path, ...],
+    label_column: str,
+    backbone: tuple[str, ...],
+    plan_name: str | None,
+    initial: int | None,
+    increment: tuple[int, ...] | None,
+    budget: tuple[float, ...] | None,
+    seeds: tuple[int, ...] | None,
+    methods: tuple[str, ...] | None,
+    ratio: float | None,
+    test_share: float | None,
+    holdout_share: float | None,
+    class_order: tuple[str, ...] | None,
+    reference: str,
+    jobs: int,
+    out: Path | None,
+    force: bool,
+    list_methods: bool,
+    list_plans: bool,
+) -> None:
+    """Compare novelty detectors on labelled data.
+
+    Classes arrive a few at a time in unlabelled pools, as in a feed. Each method sees the same
+    pools, may ask for the labels its budget pays for, and is scored on held-out samples. An
+    interrupted run goes on where it stopped when the same command is given again.
+    """
+    if list_methods or list_plans:
+        click.echo(_methods_text() if list_methods else _plans_text())
+        return
+    # Imported only now: they bring scientific libraries that take seconds to load.
+    from monitor.evaluation.plans import Plan, named_plan
+    from monitor.evaluation.report import reference_among, write_report
+    from monitor.evaluation.runner import run_plan
+    from monitor.evaluation.tables import comparisons
+
+    if not features and not data:
+        raise click.UsageError("give --features F.npz or --data F.parquet")
+    if out is None:
+        raise click.UsageError("give --out, the folder for the results")
+    plan = (named_plan(plan_name) if plan_name else Plan()).with_changes(
+        initial=initial,
+        increments=increment,
+        budgets=budget,
+        seeds=seeds,
+        methods=methods,
+        ratio=ratio,
+        test_share=test_share,
+        holdout_share=holdout_share,
+        class_order=class_order,
+    )
+    # A mistake in the plan is told before minutes of embedding.
+    plan.checked()
+    datasets = _datasets(features, data, label_column, backbone)
+    outcome = run_plan(plan, datasets, out, jobs=jobs, force=force, progress=_show)
+    if outcome.records:
+        judged = reference_among(outcome.records, reference)
+        meta = {**outcome.meta, "failures": outcome.failures}
+        write_report(outcome.records, meta, out, judged)
+        for table in comparisons(outcome.records, judged):
+            click.echo(f"{table.title}\n\n{table.markdown()}\n")
+        click.echo(f"Wrote {out / 'results.json'}, {out / 'report.md'} and {out / 'report.html'}.")
+    if not outcome.complete:
+        listed = "; ".join(f"{key}: {reason}" for key, reason in outcome.failures.items())
+        raise CellsFailedError(
+            f"{len(outcome.failures)} cells failed ({listed}); the others are kept, and the same "
+            f"command tries these again"
+        )
+
+
+def _datasets(
+    features: tuple[Path, ...],
+    data: tuple[Path, ...],
+    label_column: str,
+    backbones: tuple[str, ...],
+) -> list[LabelledFeatures]:
+    from monitor.evaluation.data import load_features
+
+    loaded = [load_features(path) for path in features]
+    if not data:
+        return loaded
+    from monitor.evaluation.images import load_images
+
+    for path in data:
+        for backbone in backbones or (DEFAULT_BACKBONE,):
+            loaded.append(
+                load_images(
+                    path,
+                    label_column=label_column,
+                    backbone=backbone,
+                    progress=_embedding(f"{path} with {backbone}"),
+                    rejected=_left_out,
+                )
+            )
+    return loaded
+
+
+def _embedding(what: str) -> Callable[[int, int], None]:
+    """Says now and then how far the embedding is: by tenths, so that a log stays readable."""
+    told = -1
+
+    def progress(done: int, total: int) -> None:
+        nonlocal told
+        tenth = 10 * done // max(total, 1)
+        if tenth > told:
+            told = tenth
+            click.echo(f"embedding {what}: {done} of {total} images", err=True)
+
+    return progress
+
+
+def _left_out(samples: Sequence[RejectedSample]) -> None:
+    first = samples[0]
+    click.echo(
+        f"left out {len(samples)} images that could not be read, the first {first.where}: "
+        f"{first.rejected.detail}",
+        err=True,
+    )
+
+
+def _show(cell: Cell, done: int, total: int, status: str, left: float | None) -> None:
+    if status == "kept":
+        return
+    rest = "" if left is None or done == total else f", about {_duration(left)} left"
+    click.echo(f"[{done}/{total}] {cell.key}: {status}{rest}", err=True)
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    if minutes < 1:
+        return f"{max(1, round(seconds))} s"
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
+def _methods_text() -> str:
+    from monitor.evaluation.methods.registry import METHODS
+
+    width = max(map(len, METHODS))
+    return "\n".join(f"{name:<{width}}  {entry.summary}" for name, entry in METHODS.items())
+
+
+def _plans_text() -> str:
+    from monitor.evaluation.plans import PLANS
+
+    return "\n".join(
+        f"{name}: initial {plan.initial or '(give --initial)'}, increment "
+        f"{', '.join(map(str, plan.increments)) or '(give --increment)'}, budget "
+        f"{', '.join(f'{100 * budget:g}%' for budget in plan.budgets)}, "
+        f"{len(plan.seeds)} seeds, methods {', '.join(plan.methods)}"
+        for name, plan in PLANS.items()
+    )
+
+
+def main() -> None:
+    """Run the command on its own, with errors told as the ``conclad`` command tells them."""
+    try:
+        evaluate.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        raise SystemExit(error.exit_code) from None
+    except click.Abort:
+        raise SystemExit(130) from None
+    except ConcladError as error:
+        click.echo(f"error: {error}", err=True)
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    main()
