@@ -23,27 +23,19 @@ SMALLEST = 12
 ROWS_PER_BYTE = 100
 """Far beyond any compression of distinct images; a footer that claims more is a garbled one."""
 
-SHARED_IMAGE = 1 << 20
-"""What one image of a dictionary may take, where the footer does not tell: a large frame."""
-
 PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, MemoryError)
 """All that pyarrow was seen to raise for garbled files; OverflowError and Unicode are within."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One row group: which rows, and how many bytes of them the monitor would read."""
+    """One row group: which rows, and about how many bytes they take."""
 
     index: int
     first_row: int
     rows: int
-    stored_bytes: int
     memory_bytes: int
-    largest_row: int
-    """How many bytes one row may take in memory, as far as the footer tells."""
-    start: int
-    """Where its first needed byte lies in the file."""
-    end: int
+    """Of all columns, uncompressed, as the writer says; at least their share of the file."""
 
     @property
     def end_row(self) -> int:
@@ -103,66 +95,35 @@ def describe(
         raise FileCorrupt(f"{where}: its schema cannot be read ({one_line(error)})") from error
     layout = check_schema(schema, columns, where=where, need_label=need_label)
     try:
-        return Footer(file, layout, _groups(parquet.metadata, layout, file.size))
+        return Footer(file, layout, _groups(parquet.metadata, file.size))
     except PARQUET_ERRORS as error:
         raise FileCorrupt(
             f"{where}: its footer contradicts itself ({one_line(error)}); write the file again"
         ) from error
 
 
-def _groups(metadata: pq.FileMetaData, layout: Layout, size: int) -> tuple[Group, ...]:
-    schema, leaves = metadata.schema, frozenset(layout.leaves())
-    needed = [i for i in range(metadata.num_columns) if schema.column(i).path in leaves]
+def _groups(metadata: pq.FileMetaData, size: int) -> tuple[Group, ...]:
+    """The row groups, by what the footer says of each as a whole.
+
+    It would say more of each column, but pyarrow ends the process, without an exception, when
+    the statistics of a column are garbled and one merely asks for it.
+    """
+    total = metadata.num_rows
+    if not 0 <= total <= ROWS_PER_BYTE * size:
+        raise ValueError(f"{total} rows in {size} bytes")
     groups: list[Group] = []
     first_row = 0
     for index in range(metadata.num_row_groups):
-        group = _group(metadata.row_group(index), index, needed, first_row, size)
-        groups.append(group)
-        first_row = group.end_row
-    if metadata.num_rows != first_row:
-        raise ValueError(f"{metadata.num_rows} rows in all, {first_row} in its groups")
-    if first_row > ROWS_PER_BYTE * size:
-        raise ValueError(f"{first_row} rows in {size} bytes")
+        group = metadata.row_group(index)
+        rows, stated = group.num_rows, group.total_byte_size
+        if rows < 0 or stated < 0:
+            raise ValueError(f"{rows} rows of {stated} bytes in row group {index}")
+        share = size * rows // max(1, total)
+        groups.append(Group(index, first_row, rows, max(stated, share)))
+        first_row += rows
+    if first_row != total:
+        raise ValueError(f"{total} rows in all, {first_row} in its groups")
     return tuple(groups)
-
-
-def _group(
-    group: pq.RowGroupMetaData, index: int, needed: list[int], first_row: int, size: int
-) -> Group:
-    rows = group.num_rows
-    stored = memory = end = largest = 0
-    start = size
-    for i in needed:
-        chunk = group.column(i)
-        # No column of the contract repeats, so each has one value, or one null, for each row.
-        if chunk.num_values != rows or rows < 0:
-            raise ValueError(f"{chunk.num_values} values for {rows} rows in row group {index}")
-        if chunk.total_compressed_size < 0 or chunk.total_uncompressed_size < 0:
-            raise ValueError(f"a negative size in row group {index}")
-        offsets = [chunk.data_page_offset, chunk.dictionary_page_offset]
-        begin = min((offset for offset in offsets if offset), default=0)
-        if begin < 0 or begin + chunk.total_compressed_size > size:
-            raise ValueError(f"row group {index} reaches beyond the end of the file")
-        start = min(start, begin)
-        end = max(end, begin + chunk.total_compressed_size)
-        stored += chunk.total_compressed_size
-        memory += chunk.total_uncompressed_size
-        largest += _largest_value(chunk)
-    return Group(index, first_row, rows, stored, memory, largest, start, end)
-
-
-def _largest_value(chunk: pq.ColumnChunkMetaData) -> int:
-    """The mean size of a value, unless most of the chunk is a dictionary whose values rows share.
-
-    A thousand rows may then all be the same image, stored once and delivered a thousand times.
-    """
-    mean: int = chunk.total_uncompressed_size // max(1, chunk.num_values)
-    if not chunk.has_dictionary_page:
-        return mean
-    dictionary = chunk.data_page_offset - chunk.dictionary_page_offset
-    if 2 * dictionary < chunk.total_compressed_size:
-        return mean
-    return max(mean, min(int(chunk.total_uncompressed_size), SHARED_IMAGE))
 
 
 def _why_no_footer(handle: pa.NativeFile, where: str, error: BaseException) -> FeedError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -25,7 +24,7 @@ def footer(*rows: int, row_bytes: int = 10) -> Footer:
     first = 0
     for index, count in enumerate(rows):
         size = count * row_bytes
-        groups.append(Group(index, first, count, size, size, row_bytes, 0, size))
+        groups.append(Group(index, first, count, size))
         first += count
     return Footer(FILE, Layout(("image_id",), ("image",)), tuple(groups))
 
@@ -81,11 +80,17 @@ def test_empty_file_and_empty_groups(tmp_path: Path) -> None:
     assert sizes(plan_batches(source, found.file, rows_per_batch=3)) == [3, 2]
 
 
-def test_only_needed_columns_count(tmp_path: Path) -> None:
-    wide = table(10).append_column("thumbnail", pa.array([b"x" * 10_000] * 10))
-    source, file = write(tmp_path, "wide.parquet", wide, compression="none", use_dictionary=False)
-    [group] = read_footer(source, file).groups
-    assert group.memory_bytes < 2_000
+def test_a_footer_that_contradicts_itself_is_corrupt(tmp_path: Path) -> None:
+    source, file = write(tmp_path, "a.parquet", table(50), store_schema=False)
+    path = tmp_path / file.path
+    whole = path.read_bytes()
+    # Thrift writes a count of 50 as the byte 100; the last one is that of the row group.
+    at = whole.rindex(b"\x16\x64")
+    changed = bytearray(whole)
+    changed[at + 1] = 98
+    path.write_bytes(changed)
+    with pytest.raises(FileCorrupt, match="50 rows in all, 49 in its groups"):
+        plan_batches(source, source.stat(file.path))
 
 
 @pytest.mark.parametrize("keep", [0, 1, 4, 7, 11, 12, 200, -1, -4, -8])
