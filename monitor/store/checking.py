@@ -22,7 +22,7 @@ from monitor.store.folder import Entry, is_temporary
 from monitor.store.rows import Output, PoolMember
 from monitor.store.schema import batches, counters, files, pool_members, pools, queries
 from monitor.store.snapshots import verify_snapshot
-from monitor.store.states import BatchState, FileState, QueryState
+from monitor.store.states import BatchState, FileState, QueryState, VersionState
 from monitor.store.store import Store, Transaction
 from monitor.store.thumbnails import FOLDER as THUMBNAILS
 from monitor.store.thumbnails import thumbnail_name
@@ -75,13 +75,15 @@ def repair(store: Store) -> list[str]:
     """Remove what is certainly redundant; returns the names of the files that went.
 
     That is: temporary files older than an hour, parts of merged files, merged files that never
-    came into use, and features of pools that were dropped. Nothing else is touched.
+    came into use, features of pools that were dropped, and held discoveries of versions that
+    have been released or refused. Nothing else is touched.
     """
     gone = [name for kind in COMPACTED for name in clear_leftovers(store, kind)]
     with store.transaction() as tx:
         redundant = [
             *(entry.name for entry in _old_temporaries(store, tx.now)),
             *(entry.name for entry in _dropped_spools(store, tx)),
+            *_decided(store, tx),
         ]
         for name in redundant:
             store.folder.delete(name)
@@ -151,12 +153,22 @@ def _outputs(store: Store, tx: Transaction, hashes: bool) -> Iterator[Finding]:
             yield from _file(store, output, hashes)
         if KINDS[kind].letter == "b":
             yield from _coverage(tx, kind, known)
-        redundant = set(leftovers(store, tx, kind))
+        redundant = {*leftovers(store, tx, kind), *_decided(store, tx)}
         names = {output.name for output in known}
         for entry in store.folder.list(kind):
             if entry.name in names or is_temporary(entry.name):
                 continue
             yield _stranger(tx, entry, entry.name in redundant)
+
+
+def _decided(store: Store, tx: Transaction) -> list[str]:
+    """Held discoveries whose version an operator has released or refused."""
+    decided = {v.number for v in tx.versions.all() if v.state is not VersionState.HELD}
+    return [
+        entry.name
+        for entry in store.folder.list("held")
+        if (span := Span.parse(entry.name)) is not None and span.first in decided
+    ]
 
 
 def _stranger(tx: Transaction, entry: Entry, redundant: bool) -> Finding:

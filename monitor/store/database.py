@@ -159,11 +159,15 @@ def _postgresql_engine(url: URL) -> Engine:
         "lock_timeout": f"{BUSY_SECONDS}s",
         "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
     }
+    # What the URL itself says (a search_path, say) comes last and wins.
+    given = url.query.get("options", "")
+    words = [f"-c {key}={value}" for key, value in options.items()]
+    words += [given] if isinstance(given, str) else list(given)
     try:
         engine = sqlalchemy.create_engine(
-            url,
+            url.difference_update_query(["options"]),
             pool_pre_ping=True,  # a restarted server costs a reconnect, not an error
-            connect_args={"options": " ".join(f"-c {k}={v}" for k, v in options.items())},
+            connect_args={"options": " ".join(words)},
         )
     except ModuleNotFoundError as error:
         raise DriverMissing(

@@ -55,10 +55,11 @@ def make_place(request: pytest.FixtureRequest, database: str, folder: Path) -> P
     if database == "sqlite":
         return Place(str(files), str(files))
     base = request.getfixturevalue("postgresql_url")
+    # A schema each: a hundred times cheaper than a database each, and just as separate.
     name = f"t{next(_numbers)}"
     with psycopg.connect(f"{base}/postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    return Place(f"{base}/{name}", str(files))
+        connection.execute(f"CREATE SCHEMA {name}".encode())
+    return Place(f"{base}/postgres?options=-csearch_path%3D{name}", str(files))
 
 
 @pytest.fixture(params=DATABASES)

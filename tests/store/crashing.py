@@ -1,0 +1,160 @@
+"""Work that a test lets die at a fault point, in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from multiprocessing.context import ForkServerContext
+
+from monitor.store import (
+    Store,
+    Update,
+    commit_batch,
+    commit_version,
+    compact,
+    drop_spools,
+    purge,
+    release_version,
+)
+from monitor.store.faults import VARIABLE
+from monitor.store.publish import NewClass
+from monitor.store.snapshots import publish_snapshot
+from monitor.store.states import ClassOrigin, PoolState
+from tests.store.building import discoveries, plan_feed, scored, stand_in
+
+MOMENT = datetime(2024, 5, 17, 6, 0, tzinfo=UTC)
+LATER = MOMENT + timedelta(days=1)
+
+
+def frozen_clock() -> datetime:
+    """The same in every process and every run, so that whole states can be compared."""
+    return MOMENT
+
+
+def open_store(where: str, files: str) -> Store:
+    return Store.open(where, files=files, clock=frozen_clock)
+
+
+# Each kind of work: what must stand before, and the work itself, which can be done again.
+
+
+def prepare_commit(store: Store) -> None:
+    plan_feed(store)
+    with store.transaction() as tx:
+        tx.pools.open()
+
+
+def commit(store: Store) -> None:
+    names = [["a", "b", "c"], ["d", "b", "e"], ["f", "g", "a"]]
+    with store.reading() as tx:
+        pending = tx.batches.pending(10)
+    for batch in pending:
+        work = scored(batch, images=names[batch.id - 1], rejected=1, pool=1)
+        commit_batch(store, work)
+
+
+def prepare_nothing(store: Store) -> None:
+    pass
+
+
+def snapshot(store: Store) -> None:
+    publish_snapshot(store.folder, "detectors/v000001", stand_in())
+
+
+def prepare_version(store: Store) -> None:
+    prepare_commit(store)
+    commit(store)
+    first = Update("fit:1", stand_in(), None, [NewClass("class-1", "water", ClassOrigin.FIT)])
+    commit_version(store, first)
+    with store.transaction() as tx:
+        tx.pools.move(1, PoolState.CLOSED)
+        tx.pools.begin_asking(1, budget=5, detector_version=1)
+
+
+def version(store: Store) -> None:
+    commit_version(store, _second(held=False))
+
+
+def prepare_release(store: Store) -> None:
+    prepare_version(store)
+    commit_version(store, _second(held=True))
+
+
+def release(store: Store) -> None:
+    with store.reading() as tx:
+        if tx.versions.get(2).state.value != "held":
+            return
+    release_version(store, 2, who="ada", reason="looks right")
+
+
+def _second(held: bool) -> Update:
+    return Update(
+        key="pool:1",
+        detector=stand_in(1),
+        parent=1,
+        classes=[NewClass("class-9", "dune", ClassOrigin.PERSON)],
+        discoveries=discoveries(1),
+        pool_id=1,
+        held=held,
+    )
+
+
+def prepare_compact(store: Store) -> None:
+    for batch in plan_feed(store, rows=40):
+        commit_batch(store, scored(batch))
+
+
+def compaction(store: Store) -> None:
+    compact(store, "verdicts", owner="test", least_files=2)
+
+
+def prepare_purge(store: Store) -> None:
+    prepare_version(store)
+    version(store)
+
+
+def purging(store: Store) -> None:
+    purge(store, "cam-1", before=LATER)
+
+
+def dropping(store: Store) -> None:
+    drop_spools(store, before=LATER)
+
+
+#: By the prefix of the fault points: (what must stand, the work).
+WORK: dict[str, tuple[Callable[[Store], None], Callable[[Store], None]]] = {
+    "commit.": (prepare_commit, commit),
+    "snapshot.": (prepare_nothing, snapshot),
+    "version.": (prepare_version, version),
+    "release.": (prepare_release, release),
+    "compact.": (prepare_compact, compaction),
+    "purge.": (prepare_purge, purging),
+    "retention.": (prepare_purge, dropping),
+    "migrate.": (prepare_nothing, prepare_nothing),
+}
+
+
+def _child(prefix: str, where: str, files: str, fault: str) -> None:
+    os.environ[VARIABLE] = fault
+    with open_store(where, files) as store:
+        WORK[prefix][1](store)
+
+
+def run_and_die(prefix: str, where: str, files: str, fault: str) -> bool:
+    """Do the work in a child with this fault; True if it died of it."""
+    process = _context().Process(target=_child, args=(prefix, where, files, fault))
+    process.start()
+    process.join()
+    if process.exitcode not in (0, -signal.SIGKILL):
+        raise AssertionError(f"{fault}: the child failed with {process.exitcode}")
+    return process.exitcode == -signal.SIGKILL
+
+
+def _context() -> ForkServerContext:
+    """Children are forked from a server without threads that has imported everything once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.store.crashing"])
+    return context

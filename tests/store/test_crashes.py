@@ -1,0 +1,86 @@
+"""Kill -9 at every fault point, start again: the state is that of a run without the kill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from monitor.store import Severity, check, repair
+from monitor.store.faults import declared
+from tests.store.building import dump
+from tests.store.conftest import Place
+from tests.store.crashing import WORK, open_store, run_and_die
+
+POINTS = [(prefix, name) for prefix in WORK for name in declared(prefix)]
+
+_uninterrupted: dict[tuple[str, str], dict[str, Any]] = {}
+
+
+def expected(database: str, prefix: str, places: Callable[[], Place]) -> dict[str, Any]:
+    """The state after the same work without a fault, computed once per database."""
+    key = (database, prefix)
+    if key not in _uninterrupted:
+        place = places()
+        with open_store(place.where, place.files) as store:
+            prepare, work = WORK[prefix]
+            prepare(store)
+            work(store)
+            _uninterrupted[key] = comparable(dump(store))
+    return _uninterrupted[key]
+
+
+def comparable(state: dict[str, Any]) -> dict[str, Any]:
+    """Leases count how often they were taken, which a restart may well raise."""
+    return {name: value for name, value in state.items() if name != "leases"}
+
+
+def test_every_declared_point_is_tried() -> None:
+    tried = {name for _, name in POINTS}
+    assert set(declared()) - {"example.before_write"} == tried
+
+
+@pytest.mark.parametrize(("prefix", "point"), POINTS)
+def test_a_kill_costs_nothing_but_time(
+    places: Callable[[], Place], database: str, prefix: str, point: str
+) -> None:
+    place = places()
+    prepare, work = WORK[prefix]
+    if prefix != "migrate.":
+        with open_store(place.where, place.files) as store:
+            prepare(store)
+    assert run_and_die(prefix, place.where, place.files, point), f"{point} was never reached"
+
+    with open_store(place.where, place.files) as store:
+        if prefix == "compact.":
+            _let_lease_expire(store)
+        work(store)
+        repair(store)
+        assert comparable(dump(store)) == expected(database, prefix, places)
+        worst = [f for f in check(store) if f.severity is not Severity.NOTE]
+        assert worst == []
+
+
+# On one database: what differs between the two was tried with the first batch on both.
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("turn", [2, 3])
+@pytest.mark.parametrize("point", declared("commit."))
+def test_a_kill_in_a_later_batch_leaves_the_earlier_ones(
+    places: Callable[[], Place], database: str, point: str, turn: int
+) -> None:
+    place = places()
+    with open_store(place.where, place.files) as store:
+        WORK["commit."][0](store)
+    assert run_and_die("commit.", place.where, place.files, f"{point}:{turn}")
+    with open_store(place.where, place.files) as store:
+        WORK["commit."][1](store)
+        assert comparable(dump(store)) == expected(database, "commit.", places)
+
+
+def _let_lease_expire(store: Any) -> None:
+    """The clock stands still in these tests, so the dead owner's lease is released by hand."""
+    with store.transaction() as tx:
+        lease = tx.leases.get("compact:verdicts")
+        if lease is not None:
+            tx.leases.release(lease)
