@@ -148,7 +148,7 @@ def _from_timm(spec: BackboneSpec, cache: Path) -> tuple[nn.Module, Preprocessin
         fit_weights(network, read_weights(file, cache), where=str(file))
     else:
         network = pretrained.from_hub(spec.name, architecture)
-    config = resolve_model_data_config(network)
+    config = resolve_model_data_config(network)  # type: ignore[no-untyped-call]
     return network, Preprocessing.from_timm(config, name=spec.name)
 
 

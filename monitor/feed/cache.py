@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -88,7 +89,7 @@ class FeatureCache:
 
     def put(self, images: Iterable[bytes], chunk: Chunk) -> None:
         rejected = {str(k): [str(v.reason), v.detail] for k, v in chunk.rejected.items()}
-        tensors = {
+        tensors: dict[str, NDArray[Any]] = {
             "positions": np.ascontiguousarray(chunk.positions),
             "features": np.ascontiguousarray(chunk.features),
         }

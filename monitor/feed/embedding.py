@@ -17,14 +17,11 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from monitor.feed.engine import Engine, Features, available_threads
+from monitor.feed.engine import Engine, Features
 from monitor.feed.images import decode
 from monitor.feed.reasons import Rejected
 
 Key = TypeVar("Key")
-
-_CUDA_WORKERS = 16
-"""One core decodes some 300 camera frames a second, a GPU embeds thousands."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +56,7 @@ def embed_images(
     ((), 'unknown_format')
     """
     size = batch or engine.batch
-    count = workers or default_workers(engine)
+    count = workers or engine.workers
     stream = iter(images)
     waiting: deque[Future[Embedded[Key]]] = deque()
     pool = ThreadPoolExecutor(count, thread_name_prefix="embed")
@@ -73,12 +70,6 @@ def embed_images(
             yield waiting.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def default_workers(engine: Engine) -> int:
-    """Threads that take batches: on a CPU one more than cores, so that one always decodes."""
-    cores = available_threads()
-    return min(cores, _CUDA_WORKERS) if engine.runtime == "cuda" else cores + 1
 
 
 def _embed(part: list[tuple[Key, bytes]], engine: Engine) -> Embedded[Key]:

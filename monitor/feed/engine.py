@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
@@ -40,6 +41,9 @@ class Engine(ABC):
     """What runs it: `cuda`, `openvino` or `torch`."""
     batch: int
     """Images in one call that suit it."""
+    workers: int
+    """Threads that should decode and call `embed`: while one waits for its features, others
+    decode. On a CPU one more than cores, so that no core is ever without work."""
 
     def __init__(self, backbone: Backbone, precision: str, decoding: Decoding) -> None:
         self.backbone = backbone
@@ -69,9 +73,8 @@ class Engine(ABC):
     def _run(self, images: Images) -> Features:
         """What `embed` does, for at least one image of the right kind."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most engines hold nothing that outlives them
         """Give back what the engine holds; it cannot be used afterwards."""
-        return None
 
     def __enter__(self) -> Engine:
         return self
@@ -87,13 +90,15 @@ def open_engine(
     precision: Precision = "auto",
     threads: int | None = None,
     decoding: Decoding | None = None,
+    cache: Path | None = None,
 ) -> Engine:
     """The fastest engine that is right on this machine, or the one that was asked for.
 
     `auto` takes CUDA if there is a GPU, else OpenVINO if it is installed, else torch. Precision
     `auto` is float32 on a CPU; on a GPU it is float16, whose error is a tenth of bfloat16's.
     Features of different precision do not mix, which the fingerprint sees to. `threads` is for
-    CPUs; by default as many as this process may use.
+    CPUs; by default as many as this process may use. `cache` is where translated networks are
+    kept; see `cache_root`.
     """
     if runtime not in get_args(Runtime) or precision not in get_args(Precision):
         raise EngineUnavailable(
@@ -115,7 +120,7 @@ def open_engine(
         from monitor.feed.engine_openvino import OpenVinoEngine
 
         keep_freed_memory()
-        return OpenVinoEngine(backbone, precision, decoding, workers)
+        return OpenVinoEngine(backbone, precision, decoding, workers, cache)
     from monitor.feed.engine_torch import CpuEngine, CudaEngine
 
     if chosen == "cuda":

@@ -9,27 +9,24 @@ by side as there are cores. That also makes a feature independent of its neighbo
 from __future__ import annotations
 
 import math
-import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
-import openvino as ov
-import torch
 
 from monitor.feed.backbone import Backbone
 from monitor.feed.backbone_errors import EngineFailure
 from monitor.feed.engine import Engine, Features, Images
 from monitor.feed.images import Decoding
+from monitor.feed.openvino_graph import compiled
 
 _PIXELS_A_REQUEST = 224 * 224
 """Small images share a request until it is worth the 0.1 ms that a request costs."""
 
 _REQUESTS_A_THREAD = 2
 """One runs while the next already waits, so that no core idles while Python wakes up."""
-
-_HINTS = {"float32": "f32", "bfloat16": "bf16"}
 
 
 class OpenVinoEngine(Engine):
@@ -38,25 +35,23 @@ class OpenVinoEngine(Engine):
     runtime = "openvino"
 
     def __init__(
-        self, backbone: Backbone, precision: str, decoding: Decoding, threads: int
+        self,
+        backbone: Backbone,
+        precision: str,
+        decoding: Decoding,
+        threads: int,
+        cache: Path | None = None,
     ) -> None:
         super().__init__(backbone, precision, decoding)
         self._share = math.ceil(_PIXELS_A_REQUEST / backbone.preprocessing.size**2)
         # Enough requests in one call that the uneven end of it does not matter.
         self.batch = max(32, 2 * threads * self._share)
-        compiled = ov.Core().compile_model(
-            _graph(backbone, self._share),
-            "CPU",
-            {
-                "INFERENCE_PRECISION_HINT": _HINTS[precision],
-                "INFERENCE_NUM_THREADS": threads,
-                "NUM_STREAMS": threads,
-            },
-        )
+        self.workers = threads + 1
+        model = compiled(backbone, self._share, precision, threads, cache)
         requests = _REQUESTS_A_THREAD * threads
         self._idle: SimpleQueue[Any] = SimpleQueue()
         for _ in range(requests):
-            self._idle.put(compiled.create_infer_request())
+            self._idle.put(model.create_infer_request())
         self._pool = ThreadPoolExecutor(requests, thread_name_prefix="openvino")
 
     def _run(self, images: Images) -> Features:
@@ -79,21 +74,3 @@ class OpenVinoEngine(Engine):
 
     def close(self) -> None:
         self._pool.shutdown()
-
-
-def _graph(backbone: Backbone, images: int) -> Any:
-    """The backbone as an OpenVINO model that takes bytes; the normalisation becomes part of it."""
-    recipe = backbone.preprocessing
-    shape = (images, 3, recipe.size, recipe.size)
-    with warnings.catch_warnings():
-        # Tracing warns of every shape that becomes a constant; here they all are constant.
-        warnings.simplefilter("ignore")
-        model = ov.convert_model(backbone.network, example_input=torch.zeros(shape))
-    model.reshape(list(shape))
-    steps = ov.preprocess.PrePostProcessor(model)
-    steps.input().tensor().set_element_type(ov.Type.u8).set_layout(ov.Layout("NHWC"))
-    steps.input().model().set_layout(ov.Layout("NCHW"))
-    prepare = steps.input().preprocess().convert_element_type(ov.Type.f32)
-    prepare.mean([255 * value for value in recipe.mean])
-    prepare.scale([255 * value for value in recipe.std])
-    return steps.build()

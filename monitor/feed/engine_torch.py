@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from monitor.feed.backbone import Backbone
 from monitor.feed.backbone_errors import EngineFailure
-from monitor.feed.engine import Engine, Features, Images
+from monitor.feed.engine import Engine, Features, Images, available_threads
 from monitor.feed.images import Decoding
 
 _CPU_BATCH = 32
@@ -23,6 +23,9 @@ _CUDA_BATCH = 128
 
 _CUDA_STREAMS = 2
 """One copies its images to the GPU while the other computes; a third has nothing left to do."""
+
+_CUDA_WORKERS = 16
+"""One core decodes some 300 camera frames a second, a GPU embeds thousands."""
 
 _TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -59,6 +62,7 @@ class CpuEngine(Engine):
     ) -> None:
         super().__init__(backbone, precision, decoding)
         torch.set_num_threads(threads)
+        self.workers = threads + 1
         self._module = _FromBytes(backbone)
         self._precision = precision
 
@@ -89,6 +93,7 @@ class CudaEngine(Engine):
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cuda.matmul.allow_tf32 = False
         self._module = _FromBytes(backbone).to(torch.device("cuda"))
+        self.workers = min(available_threads(), _CUDA_WORKERS)
         self._precision = precision
         # The weights were copied on the default stream; the others must not start before that.
         torch.cuda.synchronize()
