@@ -25,6 +25,11 @@ BROKEN_PIPE = 1  # as click itself says it when a write fails earlier
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("monitor.cli.init:init", "Write a commented configuration."),
     "config": ("monitor.cli.config:config", "Show the configuration and where it comes from."),
+    "fit": ("monitor.cli.fit:fit", "Learn the known classes from labelled images."),
+    "score": ("monitor.cli.score:score", "Judge the images of some Parquet files."),
+    "embed": ("monitor.cli.embed:embed", "Write the features of images to Parquet."),
+    "evaluate": ("monitor.cli.evaluate:evaluate", "Compare novelty detectors on labelled data."),
+    "store": ("monitor.cli.store:store", "Look after the state folder."),
 }
 
 

@@ -6,13 +6,13 @@ what to think of when changing it. Keys exist only for behaviour that exists.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from monitor.config.suggest import nearest
-from monitor.config.values import Section
+from monitor.config.values import AsTuple, Section
 
 
 class Columns(Section):
@@ -34,8 +34,26 @@ class Columns(Section):
     )
 
 
+class Bands(Section):
+    """Which bands of a multi-band TIFF are shown; other images are not touched by it."""
+
+    mapping: Annotated[tuple[int, int, int], AsTuple] | None = Field(
+        default=None,
+        description="The bands that become red, green and blue, counted from 1, such as "
+        "[4, 3, 2]. Without it multi-band images are rejected.",
+    )
+    stretch: Annotated[tuple[float, float], AsTuple] = Field(
+        default=(0.0, 3000.0), description="Which values become black and white."
+    )
+    unit: Literal["value", "percentile"] = Field(
+        default="value",
+        description="'value' keeps brightness comparable between images; 'percentile' stretches "
+        "each by itself.",
+    )
+
+
 class Feed(Section):
-    """Where the images come from."""
+    """Where the images come from, and how they are read."""
 
     path: str = Field(
         default="feed",
@@ -43,6 +61,47 @@ class Feed(Section):
         "'conclad score' is given no files.",
     )
     columns: Columns = Columns()
+    default_source: str | None = Field(
+        default=None,
+        description="The source of rows that name none, neither in a column nor by a folder "
+        "'source_id=…'. Without it, the name of the folder that holds the file.",
+    )
+    max_pixels: int = Field(
+        default=8192 * 8192,
+        ge=1,
+        le=178_956_970,
+        description="Larger images are rejected before they are decoded.",
+    )
+    bands: Bands = Bands()
+
+
+class Backbone(Section):
+    """What turns an image into features. A detector only understands those it was fitted on."""
+
+    name: str = Field(
+        default="embedded",
+        description="'embedded' needs no download; 'dino-vits16', 'swav-resnet50', or any name "
+        "that timm knows. NAME+multi also looks at earlier layers.",
+    )
+    weights: str | None = Field(
+        default=None,
+        description="A .safetensors or .pth file, in place of the weights that the name stands "
+        "for.",
+    )
+    sha256: str | None = Field(
+        default=None, description="The hash that the weights must have; others are refused."
+    )
+    engine: Literal["auto", "cuda", "openvino", "torch"] = Field(
+        default="auto",
+        description="'auto' takes a GPU if there is one, else OpenVINO if installed, else torch.",
+    )
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto",
+        description="'auto' is float32 on a CPU and float16 on a GPU. Fit and score with the same.",
+    )
+    threads: int | None = Field(
+        default=None, ge=1, description="For CPUs; by default as many as the process may use."
+    )
 
 
 class Novelty(Section):
@@ -77,6 +136,14 @@ class Novelty(Section):
         return value
 
 
+class Fit(Section):
+    """How the first detector is made."""
+
+    seed: int = Field(
+        default=0, ge=0, description="Decides which images are held out to calibrate T_inner."
+    )
+
+
 class State(Section):
     """What the monitor remembers."""
 
@@ -100,5 +167,7 @@ class Config(Section):
     """
 
     feed: Feed = Feed()
+    backbone: Backbone = Backbone()
     novelty: Novelty = Novelty()
+    fit: Fit = Fit()
     state: State = State()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+import yaml
 from pydantic import BaseModel
 
-from monitor.config.document import parse_value
 from monitor.config.errors import ConfigExists
 from monitor.config.fields import fields_of, section_at
 from monitor.config.schema import Config
@@ -57,16 +57,11 @@ def scalar(value: Any) -> str:
     """A value as YAML on one line that reads back as the same value.
 
     >>> scalar(None), scalar("feed"), scalar("no"), scalar((1, 2)), scalar(0.5)
-    ('null', 'feed', '"no"', '[1, 2]', '0.5')
+    ('null', 'feed', "'no'", '[1, 2]', '0.5')
     """
-    if isinstance(value, str):
-        plain = value and value == value.strip() and parse_value(value) == value
-        return value if plain and not set(value) & set("#:[]{},&*!|>%@`\"'") else json.dumps(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(scalar(part) for part in value)}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {scalar(part)}" for key, part in value.items()) + "}"
-    return json.dumps(value)
+    plain = list(value) if isinstance(value, tuple) else value
+    text = yaml.safe_dump(plain, default_flow_style=True, width=sys.maxsize)
+    return str(text).removesuffix("...\n").strip()
 
 
 def describe(annotation: Any) -> str:
@@ -84,7 +79,8 @@ def describe(annotation: Any) -> str:
         words = [describe(part) for part in arguments if part is not NoneType]
         return " or ".join([*words, "nothing"] if NoneType in arguments else words)
     if origin is tuple:
-        return f"a list of {_PLURAL.get(arguments[0], 'values')}"
+        many = "" if Ellipsis in arguments else f"{len(arguments)} "
+        return f"a list of {many}{_PLURAL.get(arguments[0], 'values')}"
     return _WORDS.get(origin or annotation, str(annotation))
 
 

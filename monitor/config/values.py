@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -25,4 +25,3 @@ def _as_tuple(value: Any) -> Any:
 
 # YAML has lists only; a frozen section holds tuples.
 AsTuple = BeforeValidator(_as_tuple)
-Texts = Annotated[tuple[str, ...], AsTuple]

@@ -1,0 +1,64 @@
+"""``conclad fit``."""
+
+from __future__ import annotations
+
+import click
+
+from monitor.cli.options import with_config, with_output
+from monitor.cli.output import Output, duration, table
+from monitor.config.load import Loaded
+from monitor.jobs.fit import Fitted
+from monitor.jobs.fit import fit as run_fit
+
+
+@click.command()
+@click.option(
+    "--data",
+    metavar="PATTERN",
+    multiple=True,
+    required=True,
+    help="Labelled Parquet files (a path, a folder, or a quoted pattern; repeatable), or one "
+    "folder of class folders.",
+)
+@with_config
+@with_output
+def fit(data: tuple[str, ...], loaded: Loaded, output: Output) -> None:
+    """Learn the known classes from labelled images.
+
+    Makes detector version 1 in the state folder, and shows for each class how many images it
+    has, how many components its subspace keeps, and how well images that were held out are
+    reconstructed. An interrupted run goes on where it stopped.
+    """
+    fitted = run_fit(loaded.config, data, progress=output.progress)
+    output.result(fitted.to_dict(), describe(fitted))
+
+
+def describe(fitted: Fitted) -> str:
+    rows = [
+        (
+            known.name,
+            f"{known.images:,}",
+            f"{known.components:,}",
+            f"{known.held_out:,}",
+            "-" if known.validation_fre is None else f"{known.validation_fre:.4g}",
+            "-" if known.above_t_inner is None else f"{known.above_t_inner:.1%}",
+        )
+        for known in fitted.classes
+    ]
+    header = ("class", "images", "components", "held out", "validation FRE", "above T_inner")
+    lines = [table(header, rows), ""]
+    lines.append(
+        f"T_inner {fitted.t_inner:.4g}, from {fitted.held_out:,} images held out; "
+        f"{fitted.exceedance:.1%} of them exceed it."
+    )
+    if fitted.rejected:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in fitted.rejected.items())
+        lines.append(f"Rejected: {reasons}.")
+    if fitted.unlabelled:
+        lines.append(f"Left out: {fitted.unlabelled:,} images without a label.")
+    said = "is in use" if fitted.is_new else "was fitted from the same images before"
+    lines.append(
+        f"Detector version {fitted.version} {said} (backbone {fitted.backbone}, "
+        f"{fitted.precision}, {duration(fitted.seconds)})."
+    )
+    return "\n".join(lines)

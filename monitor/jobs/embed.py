@@ -1,0 +1,154 @@
+"""Features as Parquet, for people who want to look at them elsewhere."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monitor.config import Config
+from monitor.feed.engine import Features
+from monitor.feed.rows import RejectedRow
+from monitor.jobs.outputs import JobFolder, rejected_table
+from monitor.jobs.parts import columns_of, open_engine_of
+from monitor.jobs.plan import Problem, plan_parts
+from monitor.jobs.progress import Progress, Report, silent
+from monitor.jobs.stream import Part, Piece, Place, embed_parts
+from monitor.store.files import table
+
+
+def features_table_schema(dimension: int) -> pa.Schema:
+    """Identity, label if there is one, and the feature vector."""
+    return pa.schema(
+        [
+            pa.field("image_id", pa.string(), nullable=False),
+            pa.field("source_id", pa.string(), nullable=False),
+            pa.field("captured_at", pa.timestamp("us", tz="UTC")),
+            pa.field("label", pa.string()),
+            pa.field("file", pa.string(), nullable=False),
+            pa.field("row", pa.int64(), nullable=False),
+            pa.field("features", pa.list_(pa.float32(), dimension), nullable=False),
+        ]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedFiles:
+    """What a run wrote; parts that an earlier run had done are in ``skipped``."""
+
+    out: str
+    backbone: str
+    precision: str
+    dimension: int
+    files: int
+    images: int
+    rejected: int
+    rejected_by_reason: dict[str, int]
+    problems: tuple[Problem, ...]
+    skipped: int
+    seconds: float
+    images_per_second: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def embed(
+    config: Config,
+    files: Sequence[str | os.PathLike[str]],
+    out: str | Path,
+    *,
+    progress: Report = silent,
+) -> EmbeddedFiles:
+    """Write the features of every image of some Parquet files to ``out/features/``.
+
+    Rows that cannot be embedded are in ``out/rejected/`` with their reason. Images that occur
+    twice are embedded twice: here a row is a row. Resumable, as ``score`` is.
+    """
+    with open_engine_of(config) as engine:
+        fingerprint = engine.fingerprint
+        folder = JobFolder.open(out, "features", {"fingerprint": fingerprint.to_dict()})
+        plan = plan_parts(files, columns_of(config), folder, progress=progress)
+        skipped = plan.rows - sum(part.rows for part in plan.open)
+        writer = _Writer(folder, fingerprint.dimension)
+        began = time.monotonic()
+        for piece in embed_parts(
+            plan.open,
+            plan.source,
+            engine,
+            columns_of(config),
+            default_source=config.feed.default_source,
+        ):
+            writer.take(piece)
+            progress(Progress("embed", skipped + writer.rows, plan.rows, "images"))
+        seconds = time.monotonic() - began
+    return EmbeddedFiles(
+        out=str(folder.folder),
+        backbone=fingerprint.backbone,
+        precision=fingerprint.precision,
+        dimension=fingerprint.dimension,
+        files=plan.files,
+        images=writer.rows - writer.reasons.total(),
+        rejected=writer.reasons.total(),
+        rejected_by_reason=dict(writer.reasons.most_common()),
+        problems=(*plan.problems, *writer.problems),
+        skipped=skipped,
+        seconds=seconds,
+        images_per_second=writer.rows / seconds if writer.rows and seconds else None,
+    )
+
+
+class _Writer:
+    """Gathers the features of a part and writes them when its last piece has come."""
+
+    def __init__(self, folder: JobFolder, dimension: int) -> None:
+        self._folder = folder
+        self._dimension = dimension
+        self._places: list[Place] = []
+        self._features: list[Features] = []
+        self._rejected: list[RejectedRow] = []
+        self.rows = 0
+        self.reasons: Counter[str] = Counter()
+        self.problems: tuple[Problem, ...] = ()
+
+    def take(self, piece: Piece) -> None:
+        self._places += piece.places
+        self._features.append(piece.features)
+        self._rejected += piece.rejected
+        self.rows += len(piece.places) + len(piece.rejected)
+        if not piece.last:
+            return
+        if piece.failed is not None:
+            problem = Problem.of(piece.part.file.path, piece.failed)
+            if problem not in self.problems:
+                self.problems = (*self.problems, problem)
+            self.rows -= len(self._places) + len(self._rejected)
+        else:
+            self.reasons.update(str(row.reason) for row in self._rejected)
+            self._folder.write(
+                piece.part, self._table(piece.part), rejected_table(piece.part, self._rejected)
+            )
+        self._places, self._features, self._rejected = [], [], []
+
+    def _table(self, part: Part) -> pa.Table:
+        places = self._places
+        empty = np.empty((0, self._dimension), np.float32)
+        return table(
+            features_table_schema(self._dimension),
+            {
+                "image_id": [place.image_id for place in places],
+                "source_id": [place.source_id for place in places],
+                "captured_at": [place.captured_at for place in places],
+                "label": [place.label for place in places],
+                "file": [part.file.path] * len(places),
+                "row": [place.row for place in places],
+                "features": np.concatenate([empty, *self._features]),
+            },
+        )

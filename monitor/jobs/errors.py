@@ -1,0 +1,25 @@
+"""What stands in the way of a job."""
+
+from __future__ import annotations
+
+from monitor.errors import ConcladError
+
+
+class JobError(ConcladError):
+    """The root of everything a job refuses."""
+
+
+class NoDetector(JobError):
+    """The state holds no detector yet."""
+
+
+class AlreadyFitted(JobError):
+    """The state holds a detector that came from other images or settings."""
+
+
+class OutputTaken(JobError):
+    """The folder for the output holds something else."""
+
+
+class NothingReadable(JobError):
+    """Not one of the files could be read."""

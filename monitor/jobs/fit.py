@@ -1,0 +1,167 @@
+"""Labelled images to detector version 1."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from monitor.config import Config
+from monitor.feed.dataset import EmbeddedDataset, embed_dataset
+from monitor.jobs.errors import AlreadyFitted
+from monitor.jobs.parts import columns_of, open_engine_of, open_store, settings_of
+from monitor.jobs.progress import Progress, Report, silent
+from monitor.novelty.detector import Detector
+from monitor.novelty.errors import MissingLabels
+from monitor.store import Store
+from monitor.store.publish import NewClass, Update, commit_version
+from monitor.store.rows import Version
+from monitor.store.snapshots import content_hash
+from monitor.store.states import ClassOrigin
+
+
+@dataclass(frozen=True, slots=True)
+class ClassReport:
+    """What became of one class."""
+
+    id: str
+    name: str
+    images: int
+    components: int
+    held_out: int
+    validation_fre: float | None
+    """Mean FRE of the held-out images to their own class; None where none was held out."""
+    above_t_inner: float | None
+    """Share of the held-out images that the detector would call novel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A detector in the store, and the figures by which to judge it."""
+
+    version: int
+    is_new: bool
+    """False if the same images and settings had been fitted before."""
+    classes: tuple[ClassReport, ...]
+    t_inner: float
+    exceedance: float
+    held_out: int
+    rejected: dict[str, int]
+    unlabelled: int
+    backbone: str
+    precision: str
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        from dataclasses import asdict
+
+        return asdict(self)
+
+
+def fit(
+    config: Config,
+    data: Sequence[str | os.PathLike[str]],
+    *,
+    cache: Path | None = None,
+    progress: Report = silent,
+) -> Fitted:
+    """Embed labelled images, fit a detector, and put it into use.
+
+    ``data`` is Parquet files (paths, folders, patterns) or one folder of class folders. Features
+    are kept by content as they are computed, so a run that was interrupted goes on where it
+    stopped. The same images and settings give the same version again; others are refused once
+    the state holds a detector, because its classes and verdicts would no longer belong together.
+    """
+    began = time.monotonic()
+    with open_engine_of(config) as engine, open_store(config) as store:
+        dataset = embed_dataset(
+            data,
+            engine,
+            columns=columns_of(config),
+            cache=cache,
+            progress=lambda done, total: progress(Progress("embed", done, total, "images")),
+        )
+        labelled, unlabelled = _labelled(dataset)
+        detector = Detector.fit(
+            dataset.features[labelled],
+            [str(dataset.labels[i]).strip() for i in labelled],
+            fingerprint=engine.fingerprint,
+            settings=settings_of(config),
+            seed=config.fit.seed,
+        )
+        version, is_new = _publish(store, detector)
+    return Fitted(
+        version=version.number,
+        is_new=is_new,
+        classes=class_reports(detector),
+        t_inner=detector.calibration.t_inner,
+        exceedance=detector.calibration.exceedance,
+        held_out=detector.calibration.count,
+        rejected=dict(Counter(str(sample.rejected.reason) for sample in dataset.rejected)),
+        unlabelled=unlabelled,
+        backbone=detector.fingerprint.backbone,
+        precision=detector.fingerprint.precision,
+        seconds=time.monotonic() - began,
+    )
+
+
+def class_reports(detector: Detector) -> tuple[ClassReport, ...]:
+    """How well each class reconstructs images of its own that it was not fitted on."""
+    reports = []
+    for position, known in enumerate(detector.classes):
+        fre: float | None = None
+        above: float | None = None
+        if len(known.reserve):
+            errors = detector.fre(known.reserve)
+            fre = float(errors[:, position].mean())
+            above = float((errors.min(axis=1) > detector.calibration.t_inner).mean())
+        reports.append(
+            ClassReport(
+                id=known.id,
+                name=known.name,
+                images=known.count,
+                components=known.components,
+                held_out=len(known.reserve),
+                validation_fre=fre,
+                above_t_inner=above,
+            )
+        )
+    return tuple(reports)
+
+
+def _labelled(dataset: EmbeddedDataset) -> tuple[np.ndarray[Any, np.dtype[np.intp]], int]:
+    """Which samples carry a label, and how many do not."""
+    labelled = [i for i, label in enumerate(dataset.labels) if label is not None and label.strip()]
+    if not labelled:
+        raise MissingLabels(
+            f"none of the {len(dataset.labels)} images has a label; name the column that holds "
+            "them under feed.columns.label"
+        )
+    return np.asarray(labelled, dtype=np.intp), len(dataset.labels) - len(labelled)
+
+
+def _publish(store: Store, detector: Detector) -> tuple[Version, bool]:
+    key = f"fit:{content_hash(detector)}"
+    with store.reading() as tx:
+        same, current = tx.versions.by_key(key), tx.versions.current()
+    if same is not None:
+        return same, False
+    if current is not None:
+        raise AlreadyFitted(
+            f"{store.folder}: holds detector version {current.number} of other images or "
+            "settings; fit into a fresh folder with --set state.dir=FOLDER"
+        )
+    update = Update(
+        key=key,
+        detector=detector,
+        parent=None,
+        classes=[NewClass(known.id, known.name, ClassOrigin.FIT) for known in detector.classes],
+        who="fit",
+    )
+    return commit_version(store, update), True

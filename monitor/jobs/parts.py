@@ -1,0 +1,88 @@
+"""From the configuration to the parts that a job works with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from monitor.config import Config
+from monitor.feed.backbone import load_backbone
+from monitor.feed.bands import Bands
+from monitor.feed.contract import Columns
+from monitor.feed.engine import Engine, open_engine
+from monitor.feed.images import Decoding
+from monitor.feed.spec import BackboneSpec
+from monitor.jobs.errors import NoDetector
+from monitor.novelty.detector import Detector
+from monitor.novelty.fingerprint import Fingerprint
+from monitor.novelty.settings import Settings
+from monitor.store import Store
+from monitor.store.database import DATABASE_FILE
+from monitor.store.rows import Version
+from monitor.store.snapshots import load_snapshot
+
+
+def columns_of(config: Config) -> Columns:
+    return Columns(**config.feed.columns.model_dump())
+
+
+def decoding_of(config: Config) -> Decoding:
+    bands = config.feed.bands
+    return Decoding(
+        max_pixels=config.feed.max_pixels,
+        bands=Bands(bands.mapping, bands.stretch, bands.unit) if bands.mapping else None,
+    )
+
+
+def settings_of(config: Config) -> Settings:
+    return Settings.preset(config.novelty.preset).replace(**config.novelty.settings)
+
+
+def open_engine_of(config: Config) -> Engine:
+    """Load the backbone and start what runs it; takes seconds and some hundred megabytes."""
+    chosen = config.backbone
+    spec = BackboneSpec.parse(chosen.name, sha256=chosen.sha256)
+    if chosen.weights is not None:
+        spec = replace(spec, weights=chosen.weights)
+    return open_engine(
+        load_backbone(spec),
+        runtime=chosen.engine,
+        precision=chosen.precision,
+        threads=chosen.threads,
+        decoding=decoding_of(config),
+    )
+
+
+def open_store(config: Config) -> Store:
+    """The state, made if it is not there yet."""
+    if config.state.url is not None:
+        return Store.open(config.state.url, files=config.state.dir)
+    return Store.open(Path(config.state.dir).expanduser())
+
+
+def open_existing_store(config: Config) -> Store:
+    """The state, for those who only read it: a misspelt folder is not created."""
+    folder = Path(config.state.dir).expanduser()
+    if config.state.url is None and not (folder / DATABASE_FILE).exists():
+        raise NoDetector(
+            f"{folder}: holds no state; fit a detector first with conclad fit, or say where it "
+            "is with --set state.dir=FOLDER"
+        )
+    return open_store(config)
+
+
+def current_version(store: Store) -> Version:
+    with store.reading() as tx:
+        version = tx.versions.current()
+    if version is None:
+        raise NoDetector(
+            f"{store.folder}: holds no detector yet; fit one with conclad fit --data FILES"
+        )
+    return version
+
+
+def load_detector(store: Store, version: Version, fingerprint: Fingerprint) -> Detector:
+    """The detector of a version, if it understands features of this fingerprint."""
+    return load_snapshot(
+        store.folder, version.snapshot, Detector, fingerprint=fingerprint, sha256=version.sha256
+    )
