@@ -145,7 +145,7 @@ def _child(prefix: str, where: str, files: str, fault: str) -> None:
 
 def run_and_die(prefix: str, where: str, files: str, fault: str) -> bool:
     """Do the work in a child with this fault; True if it died of it."""
-    process = _context().Process(target=_child, args=(prefix, where, files, fault))
+    process = forkserver().Process(target=_child, args=(prefix, where, files, fault))
     process.start()
     process.join()
     if process.exitcode not in (0, -signal.SIGKILL):
@@ -153,7 +153,7 @@ def run_and_die(prefix: str, where: str, files: str, fault: str) -> bool:
     return process.exitcode == -signal.SIGKILL
 
 
-def _context() -> ForkServerContext:
+def forkserver() -> ForkServerContext:
     """Children are forked from a server without threads that has imported everything once."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.store.crashing"])

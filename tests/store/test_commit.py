@@ -180,7 +180,7 @@ def test_writers_in_several_threads_lose_nothing(store: Store, place: Place) -> 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6), max_size=5))
 @settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_every_image_has_one_verdict_and_every_row_a_fate(
     places: Callable[[], Place], names: list[list[str]]

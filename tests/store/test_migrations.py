@@ -1,0 +1,140 @@
+"""Old state is brought forward, newer state is left alone, and two starters do it once."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, inspect, text
+
+from monitor.store import Store, check, commit_batch
+from monitor.store.database import Database, database_url
+from monitor.store.errors import SchemaTooNew
+from monitor.store.migrations import MIGRATIONS, Migration, migrate
+from monitor.store.schema import SCHEMA_VERSION
+from tests.store.building import plan_feed, scored
+from tests.store.conftest import Place
+
+NOW = datetime(2024, 5, 17, tzinfo=UTC)
+LAYOUTS = Path(__file__).parent / "layouts"
+
+
+def make_first_layout(place: Place, database: str) -> None:
+    """State as the first release left it, with something in it."""
+    opened = Database(database_url(place.where))
+    statements = (LAYOUTS / f"layout-1-{database}.sql").read_text().split(";\n")
+    with opened.write() as connection:
+        for statement in statements:
+            if statement.strip():
+                connection.execute(text(statement))
+        moment = "'2024-05-17 00:00:00.000000'"
+        connection.execute(text(f"INSERT INTO schema_version VALUES (1, {moment})"))
+        connection.execute(
+            text(
+                "INSERT INTO files (id, path, size, state, tries, first_seen_at, updated_at) "
+                f"VALUES (1, 'feed/old.parquet', 10, 'new', 0, {moment}, {moment})"
+            )
+        )
+    opened.close()
+
+
+def layout(connection: Connection) -> dict[str, Any]:
+    """Tables, columns, indexes and keys as the database sees them."""
+    found = inspect(connection)
+    return {
+        table: {
+            "columns": {
+                c["name"]: (str(c["type"]), c["nullable"]) for c in found.get_columns(table)
+            },
+            "indexes": {
+                i["name"]: (i["column_names"], i["unique"]) for i in found.get_indexes(table)
+            },
+            "primary": found.get_pk_constraint(table)["constrained_columns"],
+            "foreign": sorted(str(k["constrained_columns"]) for k in found.get_foreign_keys(table)),
+            "unique": sorted(str(u["column_names"]) for u in found.get_unique_constraints(table)),
+        }
+        for table in found.get_table_names()
+    }
+
+
+def test_the_first_layout_migrates_to_exactly_the_present_one(
+    place: Place, database: str, places: Any
+) -> None:
+    make_first_layout(place, database)
+    with place.open() as old, places().open() as fresh:
+        with old.database.read() as one, fresh.database.read() as other:
+            assert layout(one) == layout(other)
+        with old.transaction() as tx:
+            (file,) = tx.files.by_paths(["feed/old.parquet"])
+            assert file.first_seen_at == NOW
+            tx.files.plan(file.id, 4, [(0, 4)])
+            (batch,) = tx.batches.pending(1)
+        commit_batch(old, scored(batch))
+        assert check(old) == []
+
+
+def test_steps_are_numbered_without_gaps_up_to_the_present() -> None:
+    assert [step.number for step in MIGRATIONS] == list(range(2, SCHEMA_VERSION + 1))
+
+
+def add_colour(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE files ADD COLUMN colour TEXT"))
+
+
+def fail(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE files ADD COLUMN taste TEXT"))
+    raise RuntimeError("the power goes")
+
+
+def columns(store: Store) -> set[str]:
+    with store.database.read() as connection:
+        return {column["name"] for column in inspect(connection).get_columns("files")}
+
+
+def test_a_step_is_applied_once_and_whole(place: Place, database: str) -> None:
+    make_first_layout(place, database)
+    with place.open() as store:
+        broken = [Migration(2, "colour", add_colour), Migration(3, "taste", fail)]
+        with pytest.raises(RuntimeError):
+            migrate(store.database.write, NOW, where="here", steps=broken, target=3)
+        assert "colour" in columns(store)
+        assert "taste" not in columns(store)
+        mended = [broken[0], Migration(3, "nothing", lambda connection: None)]
+        assert migrate(store.database.write, NOW, where="here", steps=mended, target=3) == 2
+        assert migrate(store.database.write, NOW, where="here", steps=mended, target=3) == 3
+
+
+def test_newer_state_is_refused_and_left_alone(place: Place) -> None:
+    with place.open() as store, store.database.write() as connection:
+        connection.execute(
+            text("INSERT INTO schema_version VALUES (99, '2024-05-17 00:00:00.000000')")
+        )
+    with pytest.raises(
+        SchemaTooNew, match=f"layout 99, this conclad knows layouts up to {SCHEMA_VERSION}"
+    ):
+        place.open()
+
+
+def test_two_processes_that_start_together(place: Place) -> None:
+    problems: list[BaseException] = []
+    gate = threading.Barrier(4)
+
+    def start() -> None:
+        gate.wait()
+        try:
+            place.open().close()
+        except BaseException as problem:
+            problems.append(problem)
+            raise
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    with place.open() as store:
+        assert plan_feed(store)
