@@ -28,7 +28,6 @@ sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
 import openvino as ov  # noqa: E402
 
-
 _HINTS = {"float32": "f32", "bfloat16": "bf16"}
 
 
