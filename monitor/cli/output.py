@@ -47,6 +47,7 @@ class Output:
         self._stage_began = 0.0
         self._first_done = 0
         self._next_line = 0.0
+        self._stage_ended = False
         self._line_open = False
 
     def __enter__(self) -> Output:
@@ -79,10 +80,11 @@ class Output:
         if progress.stage != self._stage:
             self._close_line()
             self._stage, self._stage_began, self._next_line = progress.stage, now, now
-            self._first_done = progress.done
+            self._first_done, self._stage_ended = progress.done, False
         finished = progress.total is not None and progress.done >= progress.total
-        if now < self._next_line and not finished:
+        if (now < self._next_line and not finished) or self._stage_ended:
             return
+        self._stage_ended = finished
         self._next_line = now + (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
         text = describe(progress, progress.done - self._first_done, now - self._stage_began)
         if self._terminal:

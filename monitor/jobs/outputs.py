@@ -39,7 +39,7 @@ class PartName:
 
     >>> file = FeedFile("cam-7/0003.parquet", 100, 1)
     >>> PartName.of(file, 8192).text
-    '0003-d7e3a41f5c1ab1d5-2c8ef2e3a1f4-000008192.parquet'
+    '0003-4fd2ca02276a956a-1f2ae0d9f9dc-000008192.parquet'
     """
 
     text: str
