@@ -24,6 +24,15 @@ class Listing:
     unchanged: int
 
 
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """How a file of so many rows is cut: (first row, number of rows) of each batch."""
+
+    file_id: int
+    rows: int
+    ranges: tuple[tuple[int, int], ...]
+
+
 class Files(Repository):
     """The files of the feed."""
 
@@ -131,26 +140,51 @@ class Files(Repository):
 
     def plan(self, file_id: int, rows: int, ranges: Iterable[tuple[int, int]]) -> list[Batch]:
         """Cut a file into batches of (first row, number of rows); a file is planned once."""
-        file = self.get(file_id)
-        if file.state is not FileState.NEW:
-            raise WrongState(f"{file.path}: is {file.state}, only a new file can be planned")
+        return self.plan_many([FilePlan(file_id, rows, tuple(ranges))])
+
+    def plan_many(self, plans: Sequence[FilePlan]) -> list[Batch]:
+        """The same for many files at once, in a few statements however many they are."""
+        self._refuse_planned([plan.file_id for plan in plans])
+        cuts = [(plan.file_id, start, count) for plan in plans for start, count in plan.ranges]
         first = self._next_id(batches.c.id)
         planned = [
-            {
-                **_EMPTY_BATCH,
-                "id": first + offset,
-                "file_id": file_id,
-                "first_row": start,
-                "rows": count,
-            }
-            for offset, (start, count) in enumerate(ranges)
+            {**_EMPTY_BATCH, "id": number, "file_id": file_id, "first_row": start, "rows": count}
+            for number, (file_id, start, count) in enumerate(cuts, start=first)
         ]
         if planned:
             self._connection.execute(insert(batches), planned)
-        self._set(
-            file_id, rows=rows, state=FileState.PLANNED if planned else FileState.DONE, reason=None
-        )
+        if plans:
+            self._connection.execute(
+                update(files)
+                .where(files.c.id == bindparam("file"))
+                .values(
+                    rows=bindparam("count"),
+                    state=bindparam("next"),
+                    reason=None,
+                    updated_at=self._now,
+                ),
+                [
+                    {
+                        "file": plan.file_id,
+                        "count": plan.rows,
+                        "next": FileState.PLANNED if plan.ranges else FileState.DONE,
+                    }
+                    for plan in plans
+                ],
+            )
         return [Batch(**values) for values in planned]
+
+    def _refuse_planned(self, file_ids: Sequence[int]) -> None:
+        found: set[int] = set()
+        for piece in chunks(file_ids):
+            for file in self._all(File, select(files).where(files.c.id.in_(piece))):
+                if file.state is not FileState.NEW:
+                    raise WrongState(
+                        f"{file.path}: is {file.state}, only a new file can be planned"
+                    )
+                found.add(file.id)
+        for missing in set(file_ids) - found:
+            raise NotFound(f"file {missing}: not in the ledger")
 
     def finish_if_done(self, file_id: int) -> bool:
         """Mark a planned file done when none of its batches is left to do."""

@@ -33,20 +33,14 @@ ROW = {"file": ["a"], "row": [3], "reason": ["truncated"]}
 
 
 def test_the_columns_are_those_we_promise() -> None:
-    assert (
-        VERDICTS.names
-        == (
-            "image_id source_id captured_at score score_ratio verdict nearest_class "
-            "detector_version file row"
-        ).split()
+    assert " ".join(VERDICTS.names) == (
+        "image_id source_id captured_at score score_ratio verdict nearest_class "
+        "detector_version file row"
     )
-    assert REJECTED.names == "image_id source_id file row reason detail".split()
-    assert (
-        DISCOVERIES.names
-        == (
-            "image_id source_id captured_at class_id class_name by confidence detector_version "
-            "pool file row"
-        ).split()
+    assert " ".join(REJECTED.names) == "image_id source_id file row reason detail"
+    assert " ".join(DISCOVERIES.names) == (
+        "image_id source_id captured_at class_id class_name by confidence detector_version "
+        "pool file row"
     )
 
 

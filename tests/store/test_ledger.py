@@ -1,0 +1,160 @@
+"""Files are seen once, planned once, finished once; what changes is never silently re-read."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from monitor.store import Store, commit_batch
+from monitor.store.errors import NotFound, WrongState
+from monitor.store.ledger import FilePlan
+from monitor.store.rows import FileStat
+from monitor.store.states import BatchState, FileState
+from tests.store.building import plan_feed, scored
+
+
+def stat(
+    path: str = "a", size: int = 10, mtime: int | None = 1, etag: str | None = None
+) -> FileStat:
+    return FileStat(path, size, mtime, etag)
+
+
+def test_a_listing_is_compared_with_what_is_known(store: Store) -> None:
+    with store.transaction() as tx:
+        first = tx.files.register([stat("a"), stat("b"), stat("a")])
+        assert [file.path for file in first.new] == ["a", "b"]
+        second = tx.files.register([stat("a"), stat("b"), stat("c")])
+        assert [file.path for file in second.new] == ["c"]
+        assert second.unchanged == 2
+        assert [f.path for f in tx.files.in_state(FileState.NEW, after=1)] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("now", "differs"),
+    [
+        (stat(size=11), True),
+        (stat(mtime=2), True),
+        (stat(mtime=2, etag="x"), False),
+        (stat(etag="y"), True),
+        (stat(etag="x"), False),
+    ],
+)
+def test_what_counts_as_changed(store: Store, now: FileStat, differs: bool) -> None:
+    with store.transaction() as tx:
+        (file,) = tx.files.register([stat(etag="x")]).new
+        tx.files.plan(file.id, 4, [(0, 4)])
+        listing = tx.files.register([now])
+        assert bool(listing.changed) is differs
+        expected = FileState.CHANGED if differs else FileState.PLANNED
+        assert tx.files.get(file.id).state is expected
+        assert tx.files.register([now]).changed == ()
+
+
+def test_a_file_that_grows_before_it_is_read_is_simply_newer(store: Store) -> None:
+    with store.transaction() as tx:
+        (file,) = tx.files.register([stat()]).new
+        assert tx.files.record_try(file.id, "no footer yet") == 1
+        tx.files.quarantine(file.id, "no footer after 5 tries")
+        assert tx.files.register([stat(size=99)]).changed == ()
+        again = tx.files.get(file.id)
+        assert (again.state, again.size, again.tries) == (FileState.NEW, 99, 0)
+
+
+def test_a_file_is_planned_once(store: Store) -> None:
+    batches = plan_feed(store, rows=10, size=4)
+    assert [(b.first_row, b.rows) for b in batches] == [(0, 4), (4, 4), (8, 2)]
+    with pytest.raises(WrongState, match="is planned, only a new file"), store.transaction() as tx:
+        tx.files.plan(1, 10, [(0, 10)])
+
+
+def test_many_files_are_planned_at_once(store: Store) -> None:
+    with store.transaction() as tx:
+        listed = tx.files.register(stat(f"feed/{number}") for number in range(1200)).new
+        plans = [FilePlan(file.id, 8, ((0, 4), (4, 4))) for file in listed]
+        planned = tx.files.plan_many([*plans[:-1], FilePlan(listed[-1].id, 0, ())])
+        assert [batch.id for batch in planned] == list(range(1, 2399))
+        assert planned[2] == tx.batches.get(3)
+        assert tx.files.count_by_state() == {FileState.PLANNED: 1199, FileState.DONE: 1}
+        assert tx.files.plan_many([]) == []
+    with pytest.raises(NotFound, match="file 9999"), store.transaction() as tx:
+        tx.files.plan_many([FilePlan(9999, 1, ((0, 1),))])
+
+
+def test_a_file_without_rows_is_done_at_once(store: Store) -> None:
+    with store.transaction() as tx:
+        (file,) = tx.files.register([stat()]).new
+        assert tx.files.plan(file.id, 0, []) == []
+        assert tx.files.get(file.id).state is FileState.DONE
+
+
+def test_work_comes_in_feed_order_and_can_be_paged(store: Store) -> None:
+    plan_feed(store, "a", rows=8)
+    plan_feed(store, "b", rows=8)
+    with store.reading() as tx:
+        first = tx.batches.pending(3)
+        rest = tx.batches.pending(3, after=(first[-1].file_id, first[-1].first_row))
+        assert [b.id for b in first + rest] == [1, 2, 3, 4]
+        assert tx.batches.count_pending() == 4
+
+
+def test_a_poisoned_batch_is_given_up_and_its_file_still_ends(store: Store) -> None:
+    good, bad = plan_feed(store, rows=8)
+    commit_batch(store, scored(good))
+    with store.transaction() as tx:
+        tx.batches.start([bad.id])
+        tx.batches.start([bad.id])
+        assert tx.batches.get(bad.id).tries == 2
+        tx.batches.quarantine(bad.id, "killed its worker 2 times")
+        assert tx.files.get(bad.file_id).state is FileState.DONE
+    with pytest.raises(WrongState, match="is committed"), store.transaction() as tx:
+        tx.batches.quarantine(good.id, "too late")
+
+
+def test_a_quarantined_file_takes_its_unfinished_batches_along(store: Store) -> None:
+    done, _ = plan_feed(store, rows=8)
+    commit_batch(store, scored(done))
+    with store.transaction() as tx:
+        tx.files.quarantine(done.file_id, "unreadable")
+        states = [batch.state for batch in tx.batches.of_file(done.file_id)]
+        assert states == [BatchState.DONE, BatchState.QUARANTINED]
+        assert tx.files.count_by_state() == {FileState.QUARANTINED: 1}
+
+
+def test_a_batch_that_was_never_planned(store: Store) -> None:
+    with pytest.raises(NotFound, match="batch 5"), store.reading() as tx:
+        tx.batches.get(5)
+    with pytest.raises(NotFound, match="file 5"), store.reading() as tx:
+        tx.files.get(5)
+
+
+def test_the_cost_of_a_batch_does_not_grow(store: Store) -> None:
+    """The same number of statements for the 2nd and for the 60th batch, and none scans."""
+    statements: list[str] = []
+
+    def note(_c: object, _k: object, statement: str, *_rest: object) -> None:
+        statements.append(statement)
+
+    batches = plan_feed(store, rows=240)
+    engine: Engine = store.database._engine
+    event.listen(engine, "before_cursor_execute", note)
+    counts = []
+    for batch in batches:
+        statements.clear()
+        commit_batch(store, scored(batch))
+        counts.append(len(statements))
+    event.remove(engine, "before_cursor_execute", note)
+    # The last one also marks the file as done, with the same statement as all the others.
+    assert set(counts[1:]) == {counts[1]}
+    if store.database.is_sqlite:
+        with store.database.read() as connection:
+            plans = [
+                str(row)
+                for statement in statements
+                if statement.startswith(("SELECT", "UPDATE"))
+                for row in connection.exec_driver_sql(
+                    f"EXPLAIN QUERY PLAN {statement}", tuple([b"1"] * statement.count("?"))
+                )
+            ]
+        scans = [plan for plan in plans if "SCAN" in plan and "USING" not in plan]
+        assert scans == []
