@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 
 from monitor.evaluation.errors import MethodOutputError
 from monitor.evaluation.methods.base import (
@@ -94,7 +93,7 @@ def _run_task(
         "budget": cell.budget,
         "seed": cell.seed,
         "task": task.number,
-        "auroc": float(roc_auc_score(task.test_new, scores)),
+        "auroc": auroc(scores[task.test_new], scores[~task.test_new]),
         "classes_present": len(task.new_classes),
         "classes_found": len(set(task.new_classes).intersection(seen.found)),
         "pseudo_purity": _purity(seen, pool_names, task.pool_new),
@@ -118,6 +117,18 @@ def _run_task(
         "found": list(seen.found),
         "evidence": dict(seen.evidence),
     }
+
+
+def auroc(new: ScoreArray, old: ScoreArray) -> float:
+    """The chance that a new sample scores above an old one, ties counting half.
+
+    >>> auroc(np.array([0.9, 0.5]), np.array([0.5, 0.1]))
+    0.875
+    """
+    ordered = np.sort(old)
+    below = np.searchsorted(ordered, new, side="left").sum()
+    not_above = np.searchsorted(ordered, new, side="right").sum()
+    return float((below + not_above) / (2 * len(new) * len(old)))
 
 
 def _labels_allowed(cell: Cell, pool_size: int) -> int:

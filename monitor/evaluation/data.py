@@ -77,7 +77,9 @@ def load_features(path: Path) -> LabelledFeatures:
     ``backbone`` (the names to report under).
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here, because numpy does not close what it cannot read.
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise FeatureFileError(f"{path}: a single array; save X and y with numpy.savez")
             arrays = {key: archive[key] for key in archive.files}

@@ -182,16 +182,16 @@ def balanced_quotas(capacities: Sequence[int], total: int) -> list[int]:
     >>> balanced_quotas([10, 2, 10], 12)
     [5, 2, 5]
     """
-    quotas = [0] * len(capacities)
-    left = min(total, sum(capacities))
-    while left:
-        open_ = [i for i, capacity in enumerate(capacities) if quotas[i] < capacity]
-        step, extra = divmod(left, len(open_))
-        for place, i in enumerate(open_):
-            wanted = step + (1 if place < extra else 0)
-            given = min(wanted, capacities[i] - quotas[i])
-            quotas[i] += given
-            left -= given
+    total = min(total, sum(capacities))
+    level = 0
+    while sum(min(capacity, level + 1) for capacity in capacities) <= total and level < total:
+        level += 1
+    quotas = [min(capacity, level) for capacity in capacities]
+    left = total - sum(quotas)
+    for i, capacity in enumerate(capacities):
+        if left and capacity > level:
+            quotas[i] += 1
+            left -= 1
     return quotas
 
 
@@ -241,7 +241,7 @@ def _task(
     rng = np.random.default_rng((seed, 3, number))
     pool_new = np.concatenate([parts[name].train for name in new])
     holdouts = [parts[name].holdout for name in old]
-    pool_old = _least_used(holdouts, used, round(ratio * len(pool_new)), rng)
+    pool_old = _least_used(holdouts, used, max(1, round(ratio * len(pool_new))), rng)
     pool, pool_is_new = _mixed(pool_old, pool_new, rng)
 
     tests_new = [parts[name].test for name in new]

@@ -7,6 +7,8 @@ figures do not depend on it. Features are shared between processes through memor
 from __future__ import annotations
 
 import multiprocessing
+import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -209,12 +211,12 @@ def _share(
 
 
 def _prepare_worker() -> None:
-    import torch
     from threadpoolctl import threadpool_limits
 
     # Left to themselves two workers on two cores start four threads and wait for each other.
+    # The variable is for libraries that are loaded later.
     threadpool_limits(1)
-    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 
 def _work(cell: Cell, plan: Plan, paths: tuple[str, str]) -> tuple[list[Record] | str, float]:
@@ -225,7 +227,11 @@ def _work(cell: Cell, plan: Plan, paths: tuple[str, str]) -> tuple[list[Record] 
         features = np.load(paths[0], mmap_mode="r", allow_pickle=False)
         labels = np.load(paths[1], allow_pickle=False).tolist()
         stream = build_stream(labels, plan.stream_settings(cell.increment), cell.seed)
-        result = run_cell(cell, make_method(cell.method, cell.dataset), features, labels, stream)
+        method = make_method(cell.method, cell.dataset)
+        if "torch" in sys.modules:
+            # Not every method needs torch, and importing it takes longer than some of them run.
+            sys.modules["torch"].set_num_threads(1)
+        result = run_cell(cell, method, features, labels, stream)
     except Exception as error:  # noqa: BLE001 - one broken method must not lose the others
         result = f"{type(error).__name__}: {error}"
     return result, time.perf_counter() - began

@@ -85,13 +85,11 @@ class Head:
         x = torch.from_numpy(self._standard(features))
         y = torch.from_numpy(targets)
         weights = [w.clone().requires_grad_(True) for w in self._weights]
-        adam = torch.optim.Adam(weights, lr=self._settings.rate)
+        adam = _Adam(weights, self._settings.rate)
         for _ in range(steps):
             rows = torch.from_numpy(self._batch(targets))
             loss = torch.nn.functional.cross_entropy(_logits(weights, x[rows]), y[rows])
-            adam.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            adam.step()
+            adam.step(torch.autograd.grad(loss, weights))
         self._weights = [w.detach() for w in weights]
 
     def probabilities(self, features: FloatArray) -> NDArray[np.float64]:
@@ -123,3 +121,28 @@ class Head:
 def _logits(weights: Sequence[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
     first, bias, last, last_bias = weights
     return torch.relu(x @ first.T + bias) @ last.T + last_bias
+
+
+class _Adam:
+    """Adam as published. Torch's own drags in its compiler: seconds of import per process."""
+
+    _FIRST, _SECOND, _EPSILON = 0.9, 0.999, 1e-8
+
+    def __init__(self, weights: Sequence[torch.Tensor], rate: float) -> None:
+        self._weights = weights
+        self._rate = rate
+        self._means = [torch.zeros_like(w) for w in weights]
+        self._squares = [torch.zeros_like(w) for w in weights]
+        self._steps = 0
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[torch.Tensor]) -> None:
+        self._steps += 1
+        rate = self._rate / (1 - self._FIRST**self._steps)
+        unbias = (1 - self._SECOND**self._steps) ** 0.5
+        for weight, gradient, mean, square in zip(
+            self._weights, gradients, self._means, self._squares, strict=True
+        ):
+            mean.lerp_(gradient, 1 - self._FIRST)
+            square.mul_(self._SECOND).addcmul_(gradient, gradient, value=1 - self._SECOND)
+            weight.addcdiv_(mean, square.sqrt().div_(unbias).add_(self._EPSILON), value=-rate)
