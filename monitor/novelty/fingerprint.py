@@ -51,5 +51,7 @@ class Fingerprint:
         """The fields in which the two differ, as a person would say it; empty when equal."""
         mine, theirs = self.to_dict(), other.to_dict()
         return ", ".join(
-            f"{key} {mine[key]!r} against {theirs[key]!r}" for key in mine if mine[key] != theirs[key]
+            f"{key} {mine[key]!r} against {theirs[key]!r}"
+            for key in mine
+            if mine[key] != theirs[key]
         )

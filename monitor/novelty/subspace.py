@@ -68,7 +68,7 @@ class Subspace:
         x = as_features(features, dimension=self.dimension)
         centred = x - self.mean
         residual = centred - (centred @ self.basis.T) @ self.basis
-        error = np.einsum("ij,ij->i", residual, residual)
+        error: Floats = np.einsum("ij,ij->i", residual, residual)
         return error if squared else np.sqrt(error)
 
 

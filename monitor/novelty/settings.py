@@ -1,0 +1,125 @@
+"""Every number of the method, by name, with the two presets that users choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any, Literal, get_args
+
+from monitor.novelty.errors import InvalidSettings
+
+Labeller = Literal["linear", "graph"]
+Query = Literal["ambiguous", "top", "random"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of a detector and of its inner loop.
+
+    The defaults are the preset ``robust``. ``paper`` follows the text of the paper as literally
+    as it can be followed.
+
+    >>> Settings.preset("paper").variance
+    0.995
+    >>> Settings.preset("robust").replace(query="random").query
+    'random'
+    """
+
+    # What a class is.
+    variance: float = 0.90  # share of variance that a subspace keeps; 0.995 overfits small classes
+    squared: bool = True  # FRE² instead of FRE: the same order, another T_inner
+    least: int = 10  # samples of a class below which fitting it is refused
+    # What is held out, and where T_inner lies.
+    validation: float = 0.10  # share of a class that is held out
+    reserve_most: int = 200  # held-out samples kept per class, so that memory stays bounded
+    deviations: float = 2.0  # T_inner is the mean plus so many standard deviations
+    # The inner loop.
+    labeller: Labeller = "graph"  # who gives pseudo-labels: a linear layer, or the pool's graph
+    query: Query = "ambiguous"  # which samples are asked about once something new is known
+    first_share: float = 0.5  # share of the budget spent on the first questions
+    rounds: int = 4  # rounds in which the rest of the budget is spent
+    iterations: int = 10  # iterations at most, whatever is still above T_inner
+    pseudo_labels: bool = True  # without them, only answers make the new classes
+    # The linear labeller of the paper.
+    alpha: float = 0.20  # share of those above T_inner that an iteration pseudo-labels
+    learning_rate: float = 1e-3
+    batch: int = 10
+    epochs: int = 5
+    # The graph labeller.
+    whitening: float = 0.6  # shrinkage of the within-class covariance towards a sphere
+    principal: int = 100  # dimensions in which neighbours are looked for
+    neighbours: int = 10
+    propagation: float = 0.9  # how far a label travels from neighbour to neighbour
+    confidence: float = 0.3  # share of a sample's label mass that its class must have
+    keep: float = 0.9  # share of a class's pseudo-labels that is kept, the surest first
+    floor: float = 0.1  # weight, among first questions, of what looks known
+    # When to believe that nothing is new.
+    quiet_labels: int = 8  # answers, none of them new, after which the loop stops
+
+    def __post_init__(self) -> None:
+        for name, values in (("labeller", Labeller), ("query", Query)):
+            if getattr(self, name) not in get_args(values):
+                raise InvalidSettings(
+                    f"{name}: {getattr(self, name)!r} is none of {', '.join(get_args(values))}"
+                )
+        for name, low, high in _RANGES:
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise InvalidSettings(f"{name}: {value} is not between {low} and {high}")
+
+    @classmethod
+    def preset(cls, name: str) -> Settings:
+        if name not in _PRESETS:
+            raise InvalidSettings(f"no preset {name!r}; there are {', '.join(_PRESETS)}")
+        return cls(**_PRESETS[name])
+
+    def replace(self, **changes: Any) -> Settings:
+        return replace(self, **_known(changes))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Settings:
+        return cls(**_known(data))
+
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    "robust": {},
+    "paper": {"variance": 0.995, "labeller": "linear", "rounds": 5},
+}
+
+_RANGES: tuple[tuple[str, float, float], ...] = (
+    ("variance", 0.01, 1.0),
+    ("least", 2, 10**9),
+    ("validation", 0.01, 0.9),
+    ("reserve_most", 2, 10**9),
+    ("deviations", 0.0, 100.0),
+    ("first_share", 0.01, 1.0),
+    ("rounds", 0, 10**6),
+    ("iterations", 1, 10**6),
+    ("alpha", 0.001, 1.0),
+    ("learning_rate", 1e-8, 10.0),
+    ("batch", 1, 10**6),
+    ("epochs", 1, 10**6),
+    ("whitening", 0.001, 1.0),
+    ("principal", 1, 10**6),
+    ("neighbours", 1, 10**6),
+    ("propagation", 0.0, 0.999),
+    ("confidence", 0.0, 1.0),
+    ("keep", 0.01, 1.0),
+    ("floor", 0.0, 1.0),
+    ("quiet_labels", 1, 10**9),
+)
+
+
+def _known(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as they are, or an error that names the nearest one."""
+    names = [f.name for f in fields(Settings)]
+    for key in data:
+        if key not in names:
+            near = get_close_matches(key, names, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise InvalidSettings(f"no setting {key!r}{hint}")
+    return dict(data)
