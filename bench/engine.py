@@ -127,7 +127,7 @@ def main() -> None:
         precision=args.precision,
     )
     recipe = engine.backbone.preprocessing
-    decoded = [decode(image, min_side=recipe.edge) for image in images]
+    decoded = [decode(image, min_side=recipe.decode_side) for image in images]
     ready = np.stack([recipe.apply(d.pixels) for d in decoded if isinstance(d, Decoded)])
 
     child = subprocess.Popen(

@@ -78,7 +78,7 @@ def _embed(part: list[tuple[Key, bytes]], engine: Engine) -> Embedded[Key]:
     keys: list[Key] = []
     rejected: list[tuple[Key, Rejected]] = []
     for key, data in part:
-        found = decode(data, engine.decoding, min_side=recipe.edge)
+        found = decode(data, engine.decoding, min_side=recipe.decode_side)
         if isinstance(found, Rejected):
             rejected.append((key, found))
         else:

@@ -1,8 +1,8 @@
 """OpenVINO: on CPUs about twice as fast as torch at the same precision, and to the bit repeatable.
 
-Measured on two cores (AVX2, float32, images a second and core): EfficientNet-Lite0 runs at 83
-with one image a request and 65 with eight, torch at 30 to 42. A single image keeps its
-activations in the cache, so requests are small, each runs on one core, and there are as many side
+Measured on a crowded machine (AVX2, float32, images a second and core, two runs): EfficientNet-
+Lite0 ran at 59 and 83 with one image a request, at 52 and 65 with eight; torch at 30 to 42. Since
+larger requests gain nothing, requests are small, each runs on one core, and there are as many side
 by side as there are cores. That also makes a feature independent of its neighbours in the batch.
 """
 

@@ -128,8 +128,11 @@ class CudaEngine(Engine):
 
 
 def _tensor(images: Images) -> Tensor:
-    """A tensor over the same memory; read-only arrays are copied, since torch warns of them."""
-    return torch.from_numpy(images if images.flags.writeable else images.copy())
+    """A tensor over the same memory, or over a copy of what torch cannot take as it lies.
+
+    It warns of read-only arrays and refuses those that run backwards.
+    """
+    return torch.from_numpy(np.require(images, requirements=("C", "W")))
 
 
 def _mixed(device: str, precision: str) -> AbstractContextManager[object]:

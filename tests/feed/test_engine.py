@@ -1,0 +1,169 @@
+"""Engines: every backbone through every engine passes one suite, and engines agree."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from monitor.feed import engine as engine_module
+from monitor.feed.backbone import load_backbone
+from monitor.feed.backbone_errors import EngineFailure, EngineUnavailable
+from monitor.feed.engine import Precision, Runtime, available_threads, open_engine
+from monitor.feed.malloc import keep_freed_memory
+from monitor.feed.spec import BackboneSpec
+from tests.feed.checks import check_engine, distance, random_images
+
+BACKBONES = ["tiny", "tiny+multi", "test_vit@random", "test_efficientnet+multi@random", "embedded"]
+
+
+@pytest.mark.parametrize("runtime", ["torch", "openvino"])
+@pytest.mark.parametrize("text", BACKBONES)
+def test_every_backbone_on_every_engine(text: str, runtime: Runtime, tmp_path: Path) -> None:
+    backbone = load_backbone(BackboneSpec.parse(text))
+    with open_engine(backbone, runtime=runtime, threads=2, cache=tmp_path) as engine:
+        assert engine.runtime == runtime
+        check_engine(engine)
+
+
+@pytest.mark.parametrize("text", BACKBONES)
+def test_engines_agree_and_share_a_fingerprint(text: str, tmp_path: Path) -> None:
+    backbone = load_backbone(BackboneSpec.parse(text))
+    with (
+        open_engine(backbone, runtime="torch", threads=1) as one,
+        open_engine(backbone, runtime="openvino", threads=1, cache=tmp_path) as other,
+    ):
+        images = random_images(one, 4)
+        assert distance(other.embed(images), one.embed(images)) < 1e-4
+        assert one.fingerprint == other.fingerprint
+
+
+def test_openvino_repeats_to_the_bit_whatever_the_batch(tmp_path: Path) -> None:
+    backbone = load_backbone(BackboneSpec("embedded"))
+    with open_engine(backbone, runtime="openvino", threads=2, cache=tmp_path) as engine:
+        images = random_images(engine, 5)
+        alone = np.concatenate([engine.embed(images[i : i + 1]) for i in range(5)])
+        assert np.array_equal(engine.embed(images), alone)
+
+
+def test_the_engine_computes_what_the_network_does() -> None:
+    backbone = load_backbone(BackboneSpec("embedded"))
+    with open_engine(backbone, runtime="torch", threads=1) as engine:
+        images = random_images(engine, 2)
+        recipe = backbone.preprocessing
+        pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
+        mean, std = (torch.tensor(v).view(3, 1, 1) for v in (recipe.mean, recipe.std))
+        with torch.inference_mode():
+            expected = backbone.network((pixels - mean) / std).numpy()
+        assert distance(engine.embed(images), expected) < 1e-5
+
+
+def test_a_translated_graph_is_kept_and_gives_the_same_features(tmp_path: Path) -> None:
+    backbone = load_backbone(BackboneSpec("tiny"))
+    with open_engine(backbone, runtime="openvino", threads=1, cache=tmp_path) as engine:
+        images = random_images(engine, 3)
+        fresh = engine.embed(images)
+    [kept] = (tmp_path / "openvino").iterdir()
+    assert sorted(file.name for file in kept.iterdir()) == ["graph.bin", "graph.xml"]
+    with open_engine(backbone, runtime="openvino", threads=1, cache=tmp_path) as engine:
+        assert np.array_equal(engine.embed(images), fresh)
+
+
+def test_the_translator_does_not_phone_home(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from monitor.feed.backbone import load_backbone\n"
+        "from monitor.feed.engine import open_engine\n"
+        "from monitor.feed.spec import BackboneSpec\n"
+        "open_engine(load_backbone(BackboneSpec('tiny')), runtime='openvino', "
+        "cache=Path(sys.argv[1])).close()\n"
+        "print(sys.modules.get('openvino_telemetry'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "None"
+
+
+@pytest.mark.parametrize("runtime", ["torch", "openvino"])
+def test_bfloat16_is_near_and_has_its_own_fingerprint(runtime: Runtime, tmp_path: Path) -> None:
+    backbone = load_backbone(BackboneSpec("tiny"))
+    with (
+        open_engine(backbone, runtime=runtime, precision="float32", cache=tmp_path) as exact,
+        open_engine(backbone, runtime=runtime, precision="bfloat16", cache=tmp_path) as rough,
+    ):
+        images = random_images(exact, 8)
+        assert distance(rough.embed(images), exact.embed(images)) < 0.02
+        assert rough.fingerprint.precision == "bfloat16"
+        assert rough.fingerprint.digest() != exact.fingerprint.digest()
+
+
+def test_a_cpu_computes_in_float32_unless_told_otherwise() -> None:
+    with open_engine(load_backbone(BackboneSpec("tiny")), runtime="torch") as engine:
+        assert engine.fingerprint.precision == "float32"
+
+
+def test_opening_an_engine_leaves_the_backbone_as_it_was() -> None:
+    backbone = load_backbone(BackboneSpec("test_resnet", "random"))
+    layouts = [value.stride() for value in backbone.network.state_dict().values()]
+    open_engine(backbone, runtime="torch").close()
+    assert [value.stride() for value in backbone.network.state_dict().values()] == layouts
+
+
+@pytest.mark.parametrize(
+    ("runtime", "precision", "word"),
+    [
+        ("torch", "float16", "slower"),
+        ("openvino", "float16", "slower"),
+        ("tpu", "auto", "openvino"),
+        ("torch", "int3", "bfloat16"),
+    ],
+)
+def test_what_cannot_run_is_refused(runtime: Runtime, precision: Precision, word: str) -> None:
+    with pytest.raises(EngineUnavailable, match=word):
+        open_engine(load_backbone(BackboneSpec("tiny")), runtime=runtime, precision=precision)
+
+
+def test_a_missing_gpu_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(EngineUnavailable, match="no GPU"):
+        open_engine(load_backbone(BackboneSpec("tiny")), runtime="cuda")
+
+
+def test_without_openvino_torch_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    without = lambda name: None if name == "openvino" else find(name)  # noqa: E731
+    monkeypatch.setattr(engine_module, "find_spec", without)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    backbone = load_backbone(BackboneSpec("tiny"))
+    with open_engine(backbone) as engine:
+        assert engine.runtime == "torch"
+    with pytest.raises(EngineUnavailable, match="pip install"):
+        open_engine(backbone, runtime="openvino")
+
+
+def test_features_that_are_not_finite_are_an_error() -> None:
+    backbone = load_backbone(BackboneSpec("tiny"))
+    next(backbone.network.parameters()).data.fill_(float("inf"))
+    with (
+        open_engine(backbone, runtime="torch") as engine,
+        pytest.raises(EngineFailure, match="not finite"),
+    ):
+        engine.embed(random_images(engine, 1))
+
+
+def test_threads_follow_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert available_threads() == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "many")
+    assert available_threads() >= 1
+
+
+def test_the_allocator_takes_its_settings_on_glibc() -> None:
+    assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")
