@@ -42,7 +42,8 @@ def test_unknown_method_names_the_nearest() -> None:
         entry_for("incdfm-85")
 
 
-@pytest.mark.parametrize("name", BASELINES)
+# Not by entropy: it falls for a new class as soon as the head has learnt it.
+@pytest.mark.parametrize("name", [name for name in BASELINES if name not in ("er", "pseudoer")])
 def test_baselines_tell_far_classes_from_known_ones(name: str) -> None:
     labels = entry_for(name).labels
     outcome = checks.run(make_method(name), synthetic(), labels, most_tasks=1)[0]

@@ -20,15 +20,17 @@ _ROWS_AT_ONCE = 1024
 class HeadSettings:
     """The numbers of the head.
 
-    The hidden layer is the paper's. Steps and batches are ours: a batch holds every class
-    equally often, and more steps changed no figure by more than the spread over seeds.
+    The hidden layer is the paper's, the rest is ours. A short training is the better one: a
+    head that has memorised a few dozen answers is sure of everything. By p(new) on EuroSAT,
+    three seeds: 30 and 8 steps 95.4, 30 and 4 the same, 60 and 8 94.4, 60 and 15 91.8, and 200
+    and 50 (two seeds) 87.8.
     """
 
     hidden: int = 4096
     rate: float = 1e-3
     batch: int = 128
-    first_steps: int = 60
-    round_steps: int = 15
+    first_steps: int = 30
+    round_steps: int = 8
 
 
 class Head:
