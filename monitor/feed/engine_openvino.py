@@ -52,6 +52,10 @@ class OpenVinoEngine(Engine):
         self._idle: SimpleQueue[Any] = SimpleQueue()
         for _ in range(requests):
             self._idle.put(model.create_infer_request())
+        # The first array that crosses into OpenVINO sets up its tie to numpy under a lock and the
+        # interpreter's; two threads that do so at once wait for each other for ever.
+        size = backbone.preprocessing.size
+        self._request(np.zeros((1, size, size, 3), np.uint8))
         self._pool = ThreadPoolExecutor(requests, thread_name_prefix="openvino")
 
     def _run(self, images: Images) -> Features:
