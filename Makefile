@@ -47,5 +47,20 @@ format: install  ## Let ruff put the code in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+demo: install  ## Learn six handwritten digits, then meet all ten
+	@scripts/demo
+
+# The datasets of the evaluation; name others with DATA='a.parquet b.parquet'.
+DATA ?= $(wildcard ../shared/data/*.parquet)
+PLAN ?= quick
+
+evaluate: install  ## Compare all methods on DATA (labelled Parquet), with the named PLAN
+	@test -n "$(DATA)" || { echo "say which labelled images: make evaluate DATA=file.parquet" >&2; exit 1; }
+	$(BIN)/conclad evaluate $(foreach file,$(DATA),--data $(file)) --plan $(PLAN) \
+	  --initial 4 --increment 2 --out out/evaluate
+
+bench: install  ## Measure side by side, as ratios in one run
+	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
 clean:  ## Remove .venv and every cache
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

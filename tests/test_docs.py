@@ -1,0 +1,74 @@
+"""What exists is documented, and what is documented works."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from monitor.cli.root import COMMANDS
+from monitor.config.fields import fields_of
+from monitor.config.schema import Config
+from monitor.config.template import reference_table
+from tests.jobs.feeds import write_feed
+
+ROOT = Path(__file__).parents[1]
+DOCS = sorted((ROOT / "docs").glob("**/*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), *DOCS]
+
+
+def test_every_key_is_on_the_reference_page() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    table = page.partition("<!-- keys: written by `conclad config keys` -->\n")[2]
+    assert table.partition("<!-- end of keys -->")[0] == reference_table(), (
+        "paste the output of: conclad config keys"
+    )
+
+
+def test_keys_that_the_pages_name_exist() -> None:
+    sections = "|".join(Config.model_fields)
+    known = {field.dotted for field in fields_of(Config).values()}
+    known |= {key.rpartition(".")[0] for key in known}
+    for page in PAGES:
+        named = set(re.findall(rf"`((?:{sections})\.[a-z_.]+)`", page.read_text()))
+        unknown = {name for name in named - known if not name.startswith("novelty.settings.")}
+        assert unknown == set(), f"{page.name} names keys that do not exist"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_flag_is_documented(name: str) -> None:
+    text = "\n".join(page.read_text() for page in DOCS)
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    command = getattr(importlib.import_module(module), attribute)
+    groups = command.commands.items() if isinstance(command, click.Group) else [("", command)]
+    for inner, leaf in groups:
+        assert f"conclad {name} {inner}".strip() in text
+        for parameter in leaf.params:
+            for flag in parameter.opts:
+                assert not flag.startswith("--") or flag in text, f"{name} {inner} {flag}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_python_of_the_quickstart_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "quickstart.md").read_text()
+    [program] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CONCLAD_BACKBONE__NAME", "tiny")
+    (tmp_path / "ray_config.yaml").write_text((ROOT / "ray_config.yaml").read_text())
+    write_feed(tmp_path / "labelled" / "a.parquet", ["water", "forest"] * 40)
+    write_feed(tmp_path / "feed" / "b.parquet", ["water", "sand"] * 10, first_id=500)
+    exec(compile(program, "quickstart.md", "exec"), {})
+    assert float(capsys.readouterr().out.split()[0]) > 0
+    assert list((tmp_path / "verdicts" / "verdicts").glob("*.parquet"))
