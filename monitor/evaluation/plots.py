@@ -161,7 +161,9 @@ def _against(
             axes.minorticks_off()
         axes.set_xticks(places, [tick(place) for place in places])
         _legend(axes)
-        slug = "-".join("".join(c if c.isalnum() else "_" for c in part) for part in group)
+        slug = "-".join(
+            "".join(c if c.isalnum() else "_" for c in part.replace("+", "k")) for part in group
+        )
         yield Plot(
             f"{name}-{slug}",
             f"AUROC by {axis}: {title}",
@@ -199,7 +201,11 @@ def _line(
     axes.errorbar(
         x,
         [100 * mean for mean in means],
-        yerr=[100 * std for std in stds],
+        # No seed lies above 100: a bar that did would only show that spread is not symmetric.
+        yerr=[
+            [100 * std for std in stds],
+            [100 * min(std, 1 - mean) for mean, std in zip(means, stds, strict=True)],
+        ],
         label=method,
         color="#000000" if ceiling else _COLOURS[place % len(_COLOURS)],
         marker=_MARKERS[place % len(_MARKERS)],
@@ -230,6 +236,7 @@ def _clean(axes: Axes) -> None:
 
 
 def _legend(axes: Axes) -> None:
+    axes.set_ylim(top=min(axes.get_ylim()[1], 100.8))
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
 
 
