@@ -78,8 +78,12 @@ class KnownClass:
 
 
 def held_out(count: int, settings: Settings) -> int:
-    """How many of ``count`` samples of a class are held out; none while it is tiny."""
-    return min(round(count * settings.validation), max(count - 2, 0))
+    """How many of ``count`` samples of a class are held out; none while it is tiny.
+
+    At least three where they can be spared: a class without any would be unknown to whatever
+    compares a pool with what is held out.
+    """
+    return min(max(round(count * settings.validation), 3), max(count - 3, 0))
 
 
 @dataclass(frozen=True, slots=True)

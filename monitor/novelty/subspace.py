@@ -54,7 +54,7 @@ class Subspace:
         if n == 0:
             raise ClassTooSmall("a class needs at least one sample to have a subspace")
         mean = x.mean(axis=0, dtype=np.float64)
-        directions, energies, total = _principal(x, mean)
+        directions, energies, total = principal(x, mean)
         k = _components(energies, total, variance)
         k = min(k, n - 1, dimension, k if most is None else most)
         return cls(
@@ -81,7 +81,7 @@ def _components(energies: np.ndarray, total: float, variance: float) -> int:
     return min(int(np.searchsorted(shares, variance * (1 - 1e-9))) + 1, energies.size)
 
 
-def _principal(x: Floats, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+def principal(x: Floats, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     """Orthonormal directions by falling variance, their sums of squares, and the total.
 
     Through the n × n Gram matrix where a class has fewer samples than features, through the

@@ -1,0 +1,116 @@
+"""The pool as a graph of neighbours, over which few labels reach many samples.
+
+Self-training a classifier on a handful of answers overfits them; their neighbourhoods do not.
+Pool and held-out known samples become nodes of one graph, in a space in which differences
+within classes count little and differences between classes much; answers and held-out labels
+then flow along its edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.extmath import randomized_svd
+
+from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.settings import Settings
+from monitor.novelty.subspace import principal
+
+# Rows of the similarity matrix at a time: 512 rows against 10,000 nodes are 20 MiB.
+_ROWS_AT_ONCE = 512
+# Similarities are raised to this power, so that the nearest neighbours weigh most.
+_SHARPNESS = 3
+# The influence of a label after so many steps is 0.9^40, under 2%.
+_STEPS = 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Space:
+    """A linear map to the few directions in which a pool's classes differ."""
+
+    matrix: Floats
+    offset: Floats
+
+    @classmethod
+    def of(cls, pool: Floats, reserve: Floats, classes: Ints, settings: Settings) -> Space:
+        """Whiten by the spread within known classes, then keep the pool's main directions."""
+        means = np.stack([reserve[classes == i].mean(axis=0) for i in np.unique(classes)])
+        spread = np.unique(classes, return_inverse=True)[1]
+        within: Floats = reserve - means[spread]
+        directions, energies, total = principal(within, np.zeros(within.shape[1]))
+        # Held-out samples that are all alike have no spread to whiten by: leave space as it is.
+        base = settings.whitening * (total or 1.0) / pool.shape[1]
+        rest = 1 / np.sqrt(base)
+        gains = 1 / np.sqrt((1 - settings.whitening) * energies + base) - rest
+        centre = pool.mean(axis=0, dtype=np.float64)
+        centred = (pool - centre).astype(np.float32)
+        stretched = rest * centred + ((centred @ directions.T) * gains) @ directions
+        rank = min(settings.principal, *pool.shape)
+        _, _, main = randomized_svd(stretched, rank, n_iter=2, random_state=0)
+        matrix = rest * main.T + directions.T @ (gains[:, None] * (directions @ main.T))
+        scale = float((centred @ matrix).std()) or 1.0
+        return cls((matrix / scale).astype(np.float32), centre.astype(np.float32))
+
+    def place(self, features: Floats) -> Floats:
+        placed: Floats = (features - self.offset) @ self.matrix
+        return placed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolGraph:
+    """Neighbours of every node, and what flows along them."""
+
+    weights: sparse.csr_matrix
+
+    @classmethod
+    def of(cls, points: Floats, neighbours: int) -> PoolGraph:
+        """Each point joined to its nearest ones by cosine similarity, both ways."""
+        n = len(points)
+        k = min(neighbours, n - 1)
+        unit = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
+        columns = np.empty((n, k), dtype=np.intp)
+        values = np.empty((n, k), dtype=np.float32)
+        for start in range(0, n, _ROWS_AT_ONCE):
+            near = unit[start : start + _ROWS_AT_ONCE] @ unit.T
+            rows = np.arange(len(near))
+            near[rows, start + rows] = -np.inf
+            best = np.argpartition(-near, k - 1, axis=1)[:, :k]
+            columns[start : start + len(near)] = best
+            values[start : start + len(near)] = np.take_along_axis(near, best, axis=1)
+        edges = np.clip(values, 1e-6, None).ravel() ** _SHARPNESS
+        joined = sparse.csr_matrix(
+            (edges, (np.repeat(np.arange(n), k), columns.ravel())), shape=(n, n)
+        )
+        return cls((joined + joined.T).tocsr())
+
+    def smoothed(self, values: np.ndarray, steps: int = 5) -> np.ndarray:
+        """Each value drawn towards those of its neighbourhood."""
+        degree = np.asarray(self.weights.sum(axis=1)).ravel()
+        walk = sparse.diags(1 / np.maximum(degree, 1e-12)) @ self.weights
+        result = values
+        for _ in range(steps):
+            result = 0.5 * values + 0.5 * (walk @ result)
+        return result
+
+    def propagated(self, nodes: Ints, classes: Ints, count: int, reach: float) -> np.ndarray:
+        """Share of each class in each node, from the labelled nodes; rows sum to one.
+
+        Every class starts with the same mass however many labels it has, or the classes with
+        many held-out samples would flood the new ones, which have a handful.
+        """
+        degree = np.maximum(np.asarray(self.weights.sum(axis=1)).ravel(), 1e-12)
+        root = sparse.diags(degree**-0.5)
+        spread = (root @ self.weights @ root).astype(np.float32)
+        seeds = np.zeros((self.weights.shape[0], count), dtype=np.float32)
+        seeds[nodes, classes] = 1
+        seeds /= np.maximum(seeds.sum(axis=0), 1)
+        mass = seeds
+        for _ in range(_STEPS):
+            mass = reach * (spread @ mass) + (1 - reach) * seeds
+        mass = mass + np.finfo(np.float32).tiny
+        shares: np.ndarray = mass / mass.sum(axis=1, keepdims=True)
+        shares[nodes] = 0
+        shares[nodes, classes] = 1
+        return shares

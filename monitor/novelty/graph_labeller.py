@@ -1,0 +1,173 @@
+"""The preset ``robust``: labels spread over the pool's graph of neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import betabinom
+
+from monitor.novelty.answers import Answers
+from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.clusters import weighted_medoids
+from monitor.novelty.detector import Detector
+from monitor.novelty.graph import PoolGraph, Space
+from monitor.novelty.pool_score import KnownOnly, TwoOpinions
+from monitor.novelty.rounds import Conclusion, PseudoLabel, Step
+
+# Dimensions for choosing what to ask: fewer than for neighbours, k-means blurs in many.
+_CLUSTER_DIMENSIONS = 50
+# How sharply, and from how many standard deviations on, a neighbourhood counts as suspect.
+_STEEPNESS, _SUSPECT_FROM = 3.0, 1.0
+# How unlikely an excess above T_inner must be to keep the loop asking although nobody has
+# named anything new yet.
+_SIGNIFICANT = 0.01
+# Weight of samples whose label is certain: not zero, so that k-means still sees them.
+_CERTAIN = 1e-6
+
+
+class GraphLabeller:
+    """Asks where the pool looks new, then where labels meet, and lets answers spread."""
+
+    def __init__(self, detector: Detector, pool: Floats, rng: np.random.Generator) -> None:
+        self._detector, self._pool, self._rng = detector, pool, rng
+        self._settings = detector.settings
+        reserve, self._held = detector.reserve()
+        self._space = Space.of(pool, reserve, self._held, self._settings)
+        self._points = self._space.place(np.concatenate([pool, reserve]))
+        self._graph = PoolGraph.of(self._points, self._settings.neighbours)
+        self._plane = self._points[: len(pool), :_CLUSTER_DIMENSIONS]
+        s0, held_s0 = detector.s0(pool), detector.s0(reserve)
+        self._above = int((s0 > detector.calibration.t_inner).sum())
+        self._novelty = self._suspicion(s0, held_s0)
+        self._shares: np.ndarray | None = None
+        self._names: list[str] = []
+        self._first: list[int] = []
+
+    def _suspicion(self, s0: np.ndarray, held: np.ndarray) -> np.ndarray:
+        """Weight of each sample among the first questions, from its neighbourhood's S⁰.
+
+        New classes that lie near known ones have few samples above T_inner, but all their
+        samples lie together: the mean of a neighbourhood tells more than any one of them.
+        """
+        tiny = np.finfo(np.float32).tiny
+        reference = np.log(np.maximum(held, tiny))
+        values = (np.log(np.maximum(np.concatenate([s0, held]), tiny)) - reference.mean()) / (
+            reference.std() or 1.0
+        )
+        level = self._graph.smoothed(values)[: len(s0)]
+        suspicion = 1 / (1 + np.exp(-_STEEPNESS * (level - _SUSPECT_FROM)))
+        weights: np.ndarray = self._settings.floor + (1 - self._settings.floor) * suspicion
+        return weights
+
+    def step(self, number: int, answers: Answers, count: int) -> Step:
+        t_inner = self._detector.calibration.t_inner
+        if number > 0:
+            self._propagate(answers)
+            if self._quiet(answers):
+                return Step(np.empty(0, np.intp), self._above, t_inner, done=True)
+        ask = self._choose(number, answers, count)
+        return Step(ask, self._above, t_inner, done=ask.size == 0)
+
+    def _quiet(self, answers: Answers) -> bool:
+        """Enough answers, none of them new, and no more samples above T_inner than chance has."""
+        if answers.new_names or len(answers) < self._settings.quiet_labels:
+            return False
+        calibration, n = self._detector.calibration, len(self._pool)
+        exceeded = calibration.exceedance * calibration.count
+        chance = betabinom.sf(self._above - 1, n, exceeded + 1, calibration.count - exceeded + 1)
+        return bool(chance > _SIGNIFICANT)
+
+    def _choose(self, number: int, answers: Answers, count: int) -> Ints:
+        free = answers.unasked(len(self._pool))
+        if self._settings.query == "random":
+            candidates = np.flatnonzero(free)
+            return self._rng.permutation(candidates)[:count]
+        weights = self._novelty if self._shares is None else self._novelty * self._doubt()
+        if self._settings.query == "top" and number > 0:
+            order = np.argsort(-self._new_share(), kind="stable")
+            chosen: Ints = order[free[order]][:count]
+            return chosen
+        weights = np.where(free, weights, _CERTAIN)
+        return weighted_medoids(
+            self._plane,
+            weights,
+            count,
+            allowed=free,
+            rng=self._rng,
+            # What has been answered keeps clusters of its own, so that the questions left
+            # go where nobody has looked.
+            clusters=len(answers) + count,
+        )
+
+    def _doubt(self) -> np.ndarray:
+        """One minus the lead of the likeliest class, squared: large where labels meet."""
+        assert self._shares is not None
+        best = np.partition(self._shares[: len(self._pool)], -2, axis=1)
+        doubt: np.ndarray = (1 - (best[:, -1] - best[:, -2])) ** 2 + _CERTAIN
+        return doubt
+
+    def _new_share(self) -> np.ndarray:
+        if self._shares is None:
+            return self._novelty
+        share: np.ndarray = self._shares[: len(self._pool), len(self._detector.classes) :].sum(1)
+        return share
+
+    def _propagate(self, answers: Answers) -> None:
+        known = len(self._detector.classes)
+        self._names = answers.new_names
+        position = {name: known + i for i, name in enumerate(self._names)}
+        told = {i: position[a] for i, a in answers.told.items() if a in position}
+        told |= answers.known()
+        nodes = np.concatenate(
+            [np.fromiter(told, np.intp, len(told)), len(self._pool) + np.arange(len(self._held))]
+        )
+        classes = np.concatenate([np.fromiter(told.values(), np.intp, len(told)), self._held])
+        self._shares = self._graph.propagated(
+            nodes, classes, known + len(self._names), self._settings.propagation
+        )
+
+    def suggestion(self, sample: int) -> str | None:
+        if self._shares is None:
+            return None
+        best, known = int(self._shares[sample].argmax()), len(self._detector.classes)
+        return self._detector.classes[best].name if best < known else self._names[best - known]
+
+    def conclude(self, answers: Answers) -> Conclusion:
+        if not answers.new_names:
+            return Conclusion(KnownOnly(self._detector))
+        self._propagate(answers)
+        assert self._shares is not None
+        shares = self._shares[: len(self._pool)]
+        best, sure = shares.argmax(axis=1), shares.max(axis=1)
+        free = answers.unasked(len(self._pool)) & (sure >= self._settings.confidence)
+        first = len(self._detector.classes)
+        pseudo: list[PseudoLabel] = []
+        groups = []
+        for index, (name, told) in enumerate(answers.new().items()):
+            members = np.flatnonzero(free & (best == first + index))
+            members = members[np.argsort(-sure[members], kind="stable")]
+            kept = members[: int(np.ceil(self._settings.keep * len(members)))]
+            if not self._settings.pseudo_labels:
+                kept = kept[:0]
+            pseudo += [PseudoLabel(int(i), name, float(sure[i]), -1) for i in kept]
+            groups.append(self._pool[np.concatenate([np.asarray(told, np.intp), kept])])
+        known: Ints = np.flatnonzero(free & (best < first))
+        if not self._settings.pseudo_labels:
+            known = known[:0]
+        said = answers.known()
+        rows = np.concatenate([known, np.fromiter(said, np.intp, len(said))])
+        score = TwoOpinions.fit(
+            self._detector,
+            self._space,
+            groups,
+            (
+                self._pool[rows],
+                np.concatenate(
+                    [
+                        best[known],
+                        np.fromiter(said.values(), np.intp, len(said)),
+                    ]
+                ),
+            ),
+            self._settings,
+        )
+        return Conclusion(score, tuple(pseudo))

@@ -1,0 +1,176 @@
+"""How new a sample is once new classes have names: the score at the end of an inner loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.bank import SubspaceBank
+from monitor.novelty.detector import Calibration, Detector
+from monitor.novelty.graph import Space
+from monitor.novelty.settings import Settings
+
+# A floor under FRE, as a share of T_inner: a sample that a tiny class reproduces exactly must
+# not score infinity.
+_FLOOR = 1e-6
+# Shrinkage of the covariance that the second opinion shares between classes.
+_SHRINKAGE = 0.1
+
+
+class PoolScore(Protocol):
+    """Higher is newer; above ``threshold`` a sample is called new."""
+
+    @property
+    def threshold(self) -> float: ...
+
+    def __call__(self, features: Floats) -> np.ndarray: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownOnly:
+    """S⁰: all there is while nothing new has been named."""
+
+    detector: Detector
+
+    @property
+    def threshold(self) -> float:
+        return self.detector.calibration.t_inner
+
+    def __call__(self, features: Floats) -> np.ndarray:
+        return self.detector.s0(features)
+
+
+def log_ratio(detector: Detector, bank: SubspaceBank, features: Floats) -> np.ndarray:
+    """log of S⁰ over the FRE of the nearest new class."""
+    return log_over(detector, detector.s0(features), bank.fre(features).min(axis=1))
+
+
+def log_over(detector: Detector, known: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """log of FRE to what is known over squared FRE to what is new, both floored."""
+    floor = _FLOOR * max(detector.calibration.t_inner, 1e-30)
+    new = new if detector.settings.squared else np.sqrt(new)
+    ratio: np.ndarray = np.log(np.maximum(known, floor)) - np.log(np.maximum(new, floor))
+    return ratio
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SecondOpinion:
+    """A linear discriminant over known and new classes: log-odds that a sample is new.
+
+    FRE knows each class by itself; this knows what tells them apart. Classes share one
+    covariance, so that a class with three samples has as stable a boundary as a large one.
+    """
+
+    weights: Floats
+    bias: Floats
+    known: int
+
+    @classmethod
+    def fit(
+        cls, space: Space, points: Floats, classes: Ints, count: int, known: int
+    ) -> SecondOpinion:
+        """From points placed in ``space``; classes are numbered, the known ones first."""
+        sizes = np.bincount(classes, minlength=count).astype(np.float64)
+        sums = np.zeros((count, points.shape[1]))
+        np.add.at(sums, classes, points)
+        present = sizes > 0
+        means = sums[present] / sizes[present, None]
+        scatter = points.T.astype(np.float64) @ points - (means.T * sizes[present]) @ means
+        covariance = scatter / len(points)
+        width = len(covariance)
+        even = np.trace(covariance) / width
+        covariance = (1 - _SHRINKAGE) * covariance + _SHRINKAGE * (even or 1.0) * np.eye(width)
+        directions = np.linalg.solve(covariance, means.T)
+        bias = -0.5 * np.einsum("ij,ji->i", means, directions)
+        weights = space.matrix @ directions
+        return cls(
+            weights.astype(np.float32),
+            (bias - space.offset @ weights).astype(np.float32),
+            int(present[:known].sum()),
+        )
+
+    def __call__(self, features: Floats) -> np.ndarray:
+        values = features @ self.weights + self.bias
+        odds: np.ndarray = values[:, self.known :].max(axis=1) - values[:, : self.known].max(axis=1)
+        return odds
+
+
+@dataclass(frozen=True, slots=True)
+class Standard:
+    """Mean and spread on held-out known samples, to bring two scores to one scale."""
+
+    mean: float
+    std: float
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Standard:
+        return cls(float(values.mean()), float(values.std()) or 1.0)
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        standard: np.ndarray = (values - self.mean) / self.std
+        return standard
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TwoOpinions:
+    """The log ratio of FREs and the discriminant's log-odds, each standardised, added up."""
+
+    detector: Detector
+    bank: SubspaceBank
+    opinion: SecondOpinion
+    scales: tuple[Standard, Standard]
+    threshold: float
+
+    @classmethod
+    def fit(
+        cls,
+        detector: Detector,
+        space: Space,
+        groups: Sequence[Floats],
+        known: tuple[Floats, Ints],
+        settings: Settings,
+    ) -> TwoOpinions:
+        """From the samples of each new class and, of the known ones, what the pool holds.
+
+        The discriminant has seen the held-out samples, so its scale and T_inner come from two
+        half-fits, each judged on the half that it has not seen.
+        """
+        from monitor.novelty.subspace import Subspace
+
+        bank = SubspaceBank([Subspace.fit(g, variance=settings.variance) for g in groups])
+        reserve, held = detector.reserve()
+        first = len(detector.classes)
+        new = np.repeat(np.arange(first, first + len(groups)), [len(g) for g in groups])
+        points = space.place(np.concatenate([known[0], *groups]))
+        labels = np.concatenate([known[1], new])
+        placed = space.place(reserve)
+
+        def opinion(rows: np.ndarray) -> SecondOpinion:
+            return SecondOpinion.fit(
+                space,
+                np.concatenate([placed[rows], points]),
+                np.concatenate([held[rows], labels]),
+                first + len(groups),
+                first,
+            )
+
+        everyone = np.ones(len(reserve), dtype=bool)
+        even = np.arange(len(reserve)) % 2 == 0
+        ratio = log_ratio(detector, bank, reserve)
+        odds = np.empty(len(reserve))
+        for half in (even, ~even):
+            judged = opinion(~half if (~half).any() else everyone)
+            odds[half] = judged(reserve[half])
+        scales = (Standard.of(ratio), Standard.of(odds))
+        total = scales[0](ratio) + scales[1](odds)
+        t_inner = Calibration.of(total.astype(np.float32), settings).t_inner
+        return cls(detector, bank, opinion(everyone), scales, t_inner)
+
+    def __call__(self, features: Floats) -> np.ndarray:
+        ratio = self.scales[0](log_ratio(self.detector, self.bank, features))
+        total: np.ndarray = ratio + self.scales[1](self.opinion(features))
+        return total
