@@ -22,6 +22,8 @@ from monitor.novelty.subspace import principal
 _ROWS_AT_ONCE = 512
 # Similarities are raised to this power, so that the nearest neighbours weigh most.
 _SHARPNESS = 3
+# Weight of the neighbours at each step of smoothing, and steps until it has settled.
+_SMOOTHING, _SMOOTHING_STEPS = 0.8, 20
 # The influence of a label after so many steps is 0.9^40, under 2%.
 _STEPS = 40
 
@@ -85,13 +87,13 @@ class PoolGraph:
         )
         return cls((joined + joined.T).tocsr())
 
-    def smoothed(self, values: np.ndarray, steps: int = 5) -> np.ndarray:
+    def smoothed(self, values: np.ndarray) -> np.ndarray:
         """Each value drawn towards those of its neighbourhood."""
         degree = np.asarray(self.weights.sum(axis=1)).ravel()
         walk = sparse.diags(1 / np.maximum(degree, 1e-12)) @ self.weights
         result = values
-        for _ in range(steps):
-            result = 0.5 * values + 0.5 * (walk @ result)
+        for _ in range(_SMOOTHING_STEPS):
+            result = (1 - _SMOOTHING) * values + _SMOOTHING * (walk @ result)
         return result
 
     def propagated(self, nodes: Ints, classes: Ints, count: int, reach: float) -> np.ndarray:

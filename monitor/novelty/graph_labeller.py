@@ -15,8 +15,10 @@ from monitor.novelty.rounds import Conclusion, PseudoLabel, Step
 
 # Dimensions for choosing what to ask: fewer than for neighbours, k-means blurs in many.
 _CLUSTER_DIMENSIONS = 50
-# How sharply, and from how many standard deviations on, a neighbourhood counts as suspect.
-_STEEPNESS, _SUSPECT_FROM = 3.0, 1.0
+# How sharply covered and uncovered samples are told apart, per unit of both views' spread.
+_STEEPNESS = 1.5
+# Being covered or not is evidence, never proof: it moves the odds by at most three to one.
+_LEAST_EVIDENCE = 0.25
 # How unlikely an excess above T_inner must be to keep the loop asking although nobody has
 # named anything new yet.
 _SIGNIFICANT = 0.01
@@ -35,28 +37,35 @@ class GraphLabeller:
         self._points = self._space.place(np.concatenate([pool, reserve]))
         self._graph = PoolGraph.of(self._points, self._settings.neighbours)
         self._plane = self._points[: len(pool), :_CLUSTER_DIMENSIONS]
-        s0, held_s0 = detector.s0(pool), detector.s0(reserve)
-        self._above = int((s0 > detector.calibration.t_inner).sum())
-        self._novelty = self._suspicion(s0, held_s0)
+        self._above = int((detector.s0(pool) > detector.calibration.t_inner).sum())
+        self._new = self._uncovered()
+        self._novelty = self._settings.floor + (1 - self._settings.floor) * self._new
         self._shares: np.ndarray | None = None
         self._names: list[str] = []
         self._first: list[int] = []
 
-    def _suspicion(self, s0: np.ndarray, held: np.ndarray) -> np.ndarray:
-        """Weight of each sample among the first questions, from its neighbourhood's S⁰.
+    def _uncovered(self) -> np.ndarray:
+        """Per sample, how badly what is known accounts for its neighbourhood, in (0, 1).
 
-        New classes that lie near known ones have few samples above T_inner, but all their
-        samples lie together: the mean of a neighbourhood tells more than any one of them.
+        No label is needed for this. Two views, each averaged over the graph and standardised:
+        how little of the held-out known samples can be reached from here, and how far the
+        nearest known class mean lies. A class that is new has no held-out sample among it, even
+        where its FRE is no larger than that of known ones. The cut between covered and not is
+        where the values fall into two groups.
         """
-        tiny = np.finfo(np.float32).tiny
-        reference = np.log(np.maximum(held, tiny))
-        values = (np.log(np.maximum(np.concatenate([s0, held]), tiny)) - reference.mean()) / (
-            reference.std() or 1.0
-        )
-        level = self._graph.smoothed(values)[: len(s0)]
-        suspicion = 1 / (1 + np.exp(-_STEEPNESS * (level - _SUSPECT_FROM)))
-        weights: np.ndarray = self._settings.floor + (1 - self._settings.floor) * suspicion
-        return weights
+        n = len(self._pool)
+        held = np.zeros(len(self._points))
+        held[n:] = 1.0
+        reached = -np.log(self._graph.smoothed(held)[:n] + 1e-6)
+        unit = self._points / np.maximum(np.linalg.norm(self._points, axis=1, keepdims=True), 1e-12)
+        means = np.stack([unit[n:][self._held == i].mean(0) for i in np.unique(self._held)])
+        means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+        far = self._graph.smoothed(-(unit @ means.T).max(axis=1))[:n]
+        level = (reached - reached.mean()) / (reached.std() or 1.0)
+        level = level + (far - far.mean()) / (far.std() or 1.0)
+        cut = _two_groups(level)
+        uncovered: np.ndarray = 1 / (1 + np.exp(-_STEEPNESS * (level - cut)))
+        return uncovered
 
     def step(self, number: int, answers: Answers, count: int) -> Step:
         t_inner = self._detector.calibration.t_inner
@@ -121,9 +130,17 @@ class GraphLabeller:
             [np.fromiter(told, np.intp, len(told)), len(self._pool) + np.arange(len(self._held))]
         )
         classes = np.concatenate([np.fromiter(told.values(), np.intp, len(told)), self._held])
-        self._shares = self._graph.propagated(
+        shares = self._graph.propagated(
             nodes, classes, known + len(self._names), self._settings.propagation
         )
+        if self._names:
+            new = np.clip(self._new, _LEAST_EVIDENCE, 1 - _LEAST_EVIDENCE)[:, None]
+            weighed = np.concatenate(
+                [shares[: len(new), :known] * (1 - new), shares[: len(new), known:] * new], axis=1
+            )
+            free = np.flatnonzero(answers.unasked(len(new)))
+            shares[free] = weighed[free] / weighed[free].sum(axis=1, keepdims=True)
+        self._shares = shares
 
     def suggestion(self, sample: int) -> str | None:
         if self._shares is None:
@@ -171,3 +188,16 @@ class GraphLabeller:
             self._settings,
         )
         return Conclusion(score, tuple(pseudo))
+
+
+def _two_groups(values: np.ndarray) -> float:
+    """The cut that leaves the least spread within its two sides (Otsu's criterion)."""
+    ordered = np.sort(values)
+    n = len(ordered)
+    if n < 2:
+        return float(ordered[0])
+    below = np.arange(1, n)
+    sums = np.cumsum(ordered)[:-1]
+    low, high = sums / below, (ordered.sum() - sums) / (n - below)
+    best = int(np.argmax(below * (n - below) * (high - low) ** 2))
+    return float(ordered[best] + ordered[best + 1]) / 2

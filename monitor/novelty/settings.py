@@ -37,7 +37,7 @@ class Settings:
     # The inner loop.
     labeller: Labeller = "graph"  # who gives pseudo-labels: a linear layer, or the pool's graph
     query: Query = "ambiguous"  # which samples are asked about once something new is known
-    first_share: float = 0.5  # share of the budget spent on the first questions
+    first_share: float = 0.75  # share of the budget spent on the first questions
     rounds: int = 4  # rounds in which the rest of the budget is spent
     iterations: int = 10  # iterations at most, whatever is still above T_inner
     pseudo_labels: bool = True  # without them, only answers make the new classes
@@ -50,7 +50,7 @@ class Settings:
     whitening: float = 0.6  # shrinkage of the within-class covariance towards a sphere
     principal: int = 100  # dimensions in which neighbours are looked for
     neighbours: int = 10
-    propagation: float = 0.9  # how far a label travels from neighbour to neighbour
+    propagation: float = 0.8  # how far a label travels from neighbour to neighbour
     confidence: float = 0.3  # share of a sample's label mass that its class must have
     keep: float = 0.9  # share of a class's pseudo-labels that is kept, the surest first
     floor: float = 0.1  # weight, among first questions, of what looks known
