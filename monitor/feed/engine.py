@@ -119,12 +119,12 @@ def open_engine(
     if chosen == "openvino":
         from monitor.feed.engine_openvino import OpenVinoEngine
 
-        keep_freed_memory()
         return OpenVinoEngine(backbone, precision, decoding, workers, cache)
     from monitor.feed.engine_torch import CpuEngine, CudaEngine
 
     if chosen == "cuda":
         return CudaEngine(backbone, precision, decoding)
+    # OpenVINO keeps its own memory and gains nothing from this; torch gains half.
     keep_freed_memory()
     return CpuEngine(backbone, precision, decoding, workers)
 

@@ -17,8 +17,8 @@ from monitor.novelty.rounds import Conclusion, PseudoLabel, Step
 _CLUSTER_DIMENSIONS = 50
 # How sharply covered and uncovered samples are told apart, per unit of both views' spread.
 _STEEPNESS = 1.5
-# Being covered or not is evidence, never proof: it moves the odds by at most three to one.
-_LEAST_EVIDENCE = 0.25
+# Being covered or not is evidence, never proof: it moves the odds by at most nine to one.
+_LEAST_EVIDENCE = 0.1
 # How unlikely an excess above T_inner must be to keep the loop asking although nobody has
 # named anything new yet.
 _SIGNIFICANT = 0.01

@@ -37,8 +37,8 @@ class Settings:
     # The inner loop.
     labeller: Labeller = "graph"  # who gives pseudo-labels: a linear layer, or the pool's graph
     query: Query = "ambiguous"  # which samples are asked about once something new is known
-    first_share: float = 0.75  # share of the budget spent on the first questions
-    rounds: int = 4  # rounds in which the rest of the budget is spent
+    first_share: float = 1.0  # share of the budget spent on finding classes, before borders
+    rounds: int = 5  # rounds in which the rest of the budget is spent
     iterations: int = 10  # iterations at most, whatever is still above T_inner
     pseudo_labels: bool = True  # without them, only answers make the new classes
     # The linear labeller of the paper.
@@ -53,7 +53,7 @@ class Settings:
     propagation: float = 0.8  # how far a label travels from neighbour to neighbour
     confidence: float = 0.3  # share of a sample's label mass that its class must have
     keep: float = 0.9  # share of a class's pseudo-labels that is kept, the surest first
-    floor: float = 0.1  # weight, among first questions, of what looks known
+    floor: float = 0.05  # weight, among first questions, of what looks known
     # When to believe that nothing is new.
     quiet_labels: int = 8  # answers, none of them new, after which the loop stops
 
@@ -88,7 +88,12 @@ class Settings:
 _PRESETS: dict[str, dict[str, Any]] = {
     "robust": {},
     # The paper has no way to call a pool quiet once something is above T_inner.
-    "paper": {"variance": 0.995, "labeller": "linear", "rounds": 5, "quiet_labels": 10**9},
+    "paper": {
+        "variance": 0.995,
+        "labeller": "linear",
+        "first_share": 0.5,
+        "quiet_labels": 10**9,
+    },
 }
 
 _RANGES: tuple[tuple[str, float, float], ...] = (

@@ -6,6 +6,7 @@ import importlib.util
 import platform
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from monitor.feed import engine as engine_module
 from monitor.feed.backbone import load_backbone
 from monitor.feed.backbone_errors import EngineFailure, EngineUnavailable
-from monitor.feed.engine import Precision, Runtime, available_threads, open_engine
+from monitor.feed.engine import Features, Images, Precision, Runtime, available_threads, open_engine
 from monitor.feed.malloc import keep_freed_memory
 from monitor.feed.spec import BackboneSpec
 from tests.feed.checks import check_engine, distance, random_images
@@ -73,6 +74,25 @@ def test_a_translated_graph_is_kept_and_gives_the_same_features(tmp_path: Path) 
     assert sorted(file.name for file in kept.iterdir()) == ["graph.bin", "graph.xml"]
     with open_engine(backbone, runtime="openvino", threads=1, cache=tmp_path) as engine:
         assert np.array_equal(engine.embed(images), fresh)
+
+
+def test_openvino_meets_numpy_first_in_the_thread_that_opens_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two first calls at once can wait for each other for ever, too rarely to be provoked."""
+    from monitor.feed.engine_openvino import OpenVinoEngine
+
+    threads: list[threading.Thread] = []
+    request = OpenVinoEngine._request
+
+    def watched(self: OpenVinoEngine, part: Images) -> Features:
+        threads.append(threading.current_thread())
+        return request(self, part)
+
+    monkeypatch.setattr(OpenVinoEngine, "_request", watched)
+    backbone = load_backbone(BackboneSpec("tiny"))
+    open_engine(backbone, runtime="openvino", threads=2, cache=tmp_path).close()
+    assert threads == [threading.current_thread()]
 
 
 def test_the_translator_does_not_phone_home(tmp_path: Path) -> None:

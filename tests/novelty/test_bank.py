@@ -37,9 +37,7 @@ def exact(subspaces: list[Subspace], x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("offset", [0.0, 1000.0])
 def test_within_1e_5_of_float64(device: str | None, offset: float) -> None:
-    subspaces = [
-        Subspace(s.mean + np.float32(offset), s.basis, s.count) for s in classes(30, 64)
-    ]
+    subspaces = [Subspace(s.mean + np.float32(offset), s.basis, s.count) for s in classes(30, 64)]
     x = (np.random.default_rng(1).normal(size=(300, 64)) * 3 + offset).astype(np.float32)
     got = SubspaceBank(subspaces, device=device).fre(x)
     want = exact(subspaces, x)

@@ -32,9 +32,7 @@ def test_agrees_with_scikit_learn(n: int) -> None:
 
 
 @given(n=st.integers(1, 12), d=st.integers(1, 16), variance=st.floats(0.1, 0.999))
-def test_directions_are_orthonormal_and_fewer_than_samples(
-    n: int, d: int, variance: float
-) -> None:
+def test_directions_are_orthonormal_and_fewer_than_samples(n: int, d: int, variance: float) -> None:
     subspace = Subspace.fit(samples(n, d), variance=variance)
     assert subspace.components <= min(n - 1, d)
     gram = subspace.basis @ subspace.basis.T

@@ -15,7 +15,7 @@ from monitor.novelty.settings import Settings
 _ABLATIONS: dict[str, dict[str, Any]] = {
     "sup-top": {"query": "top"},
     "sup-rand": {"query": "random"},
-    "no-iters": {"first_share": 1.0, "iterations": 1, "alpha": 1.0},
+    "no-iters": {"first_share": 1.0, "iterations": 1, "alpha": 1.0, "quiet_labels": 10**9},
     "no-pseudo": {"pseudo_labels": False},
 }
 # The smallest class that an evaluation may start from: smaller than what users are allowed,
