@@ -5,6 +5,10 @@
 All four ways take turns in one run, and the medians are compared, so that whatever else the
 machine does falls on each alike. The plain loops run in a process of their own, with the
 allocator as every Python process has it.
+
+With more than one thread torch waits by spinning: on a machine that others use too, the plain
+loop was seen at 0.9 and at 27 images/s within a minute. There, set OMP_NUM_THREADS=1 and read the
+CPU column; a ratio from such a machine with more threads says nothing about us.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -116,7 +121,7 @@ def main() -> None:
 
     from monitor.feed.backbone import load_backbone
     from monitor.feed.embedding import embed_images
-    from monitor.feed.engine import open_engine
+    from monitor.feed.engine import available_threads, open_engine
     from monitor.feed.images import Decoded, decode
     from monitor.feed.spec import BackboneSpec
 
@@ -163,6 +168,12 @@ def main() -> None:
 
     print(f"{args.backbone} on {engine.runtime}, {engine.fingerprint.precision}, ", end="")
     print(f"{engine.workers} workers, {len(images)} images a turn, {args.rounds} turns each")
+    load, threads = os.getloadavg()[0], available_threads()
+    # Our own work accounts for as many as there are threads.
+    if threads > 1 and load > threads + 1:
+        print(
+            f"NOT TO BE TRUSTED: load {load:.1f} with {threads} threads; see the top of this file"
+        )
     print(f"{'':26}{'images/s':>10}{'images per CPU second':>24}")
     for name, found in times.items():
         rate, cpu = (len(images) / statistics.median(column) for column in zip(*found, strict=True))
