@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from monitor.novelty.arrays import Floats, Ints, as_features
 from monitor.novelty.errors import ClassTooSmall, DimensionMismatch
@@ -73,7 +74,7 @@ class SubspaceBank:
     def dimension(self) -> int:
         return self._subspaces[0].dimension
 
-    def fre(self, features: Floats) -> Floats:
+    def fre(self, features: ArrayLike) -> Floats:
         """Squared FRE of every row against every class: (rows, classes), never negative."""
         x = as_features(features, dimension=self.dimension)
         out = np.empty((x.shape[0], len(self)), dtype=np.float32)
@@ -82,7 +83,7 @@ class SubspaceBank:
             out[rows] = self._block(x[rows])
         return out
 
-    def nearest(self, features: Floats) -> tuple[Ints, Floats]:
+    def nearest(self, features: ArrayLike) -> tuple[Ints, Floats]:
         """For every row the class with the least squared FRE, and that FRE."""
         errors = self.fre(features)
         index = errors.argmin(axis=1)

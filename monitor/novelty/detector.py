@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from monitor.novelty.arrays import Bools, Floats, Ints, as_features
 from monitor.novelty.bank import SubspaceBank
@@ -136,7 +137,7 @@ class Detector:
     @classmethod
     def fit(
         cls,
-        features: Floats,
+        features: ArrayLike,
         labels: Sequence[str],
         *,
         fingerprint: Fingerprint | None = None,
@@ -196,19 +197,19 @@ class Detector:
     def dimension(self) -> int:
         return self.fingerprint.dimension
 
-    def fre(self, features: Floats) -> Floats:
+    def fre(self, features: ArrayLike) -> Floats:
         """Error of every row against every class, in the units of the settings."""
         errors = self._bank.fre(features)
         if len(self._first_modes) != len(self._bank):
             errors = np.minimum.reduceat(errors, self._first_modes, axis=1)
         return errors if self.settings.squared else np.sqrt(errors)
 
-    def s0(self, features: Floats) -> Floats:
+    def s0(self, features: ArrayLike) -> Floats:
         """S⁰: the least FRE over the known classes."""
         least: Floats = self.fre(features).min(axis=1)
         return least
 
-    def score(self, features: Floats) -> Scores:
+    def score(self, features: ArrayLike) -> Scores:
         """Judge a batch. The verdict on a row does not depend on the rows beside it."""
         errors = self.fre(as_features(features, dimension=self.dimension))
         nearest = errors.argmin(axis=1)

@@ -40,7 +40,7 @@ class Space:
         """Whiten by the spread within known classes, then keep the pool's main directions."""
         means = np.stack([reserve[classes == i].mean(axis=0) for i in np.unique(classes)])
         spread = np.unique(classes, return_inverse=True)[1]
-        within: Floats = reserve - means[spread]
+        within = (reserve - means[spread]).astype(np.float32)
         directions, energies, total = principal(within, np.zeros(within.shape[1]))
         # Held-out samples that are all alike have no spread to whiten by: leave space as it is.
         base = settings.whitening * (total or 1.0) / pool.shape[1]
@@ -56,8 +56,7 @@ class Space:
         return cls((matrix / scale).astype(np.float32), centre.astype(np.float32))
 
     def place(self, features: Floats) -> Floats:
-        placed: Floats = (features - self.offset) @ self.matrix
-        return placed
+        return ((features - self.offset) @ self.matrix).astype(np.float32, copy=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

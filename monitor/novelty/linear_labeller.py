@@ -132,8 +132,9 @@ class LinearLabeller:
         told = answers.new()
         if not told:
             return
-        for row in answers.told:
-            self._pseudo.pop(row, None)
+        # Whatever a person was shown is theirs to name, also when they could not.
+        for row in answers.asked:
+            self._pseudo.pop(int(row), None)
         self._names = list(told)
         rows = {
             n: [*r, *(p.sample for p in self._pseudo.values() if p.name == n)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from monitor.novelty.arrays import Floats, as_features
 from monitor.novelty.errors import ClassTooSmall
@@ -43,7 +44,7 @@ class Subspace:
         return int(self.basis.shape[0])
 
     @classmethod
-    def fit(cls, features: Floats, *, variance: float, most: int | None = None) -> Subspace:
+    def fit(cls, features: ArrayLike, *, variance: float, most: int | None = None) -> Subspace:
         """PCA that keeps the given share of variance, sane from one sample to many.
 
         One sample has no direction: its FRE is the distance to it. n samples have at most
@@ -63,7 +64,7 @@ class Subspace:
             count=n,
         )
 
-    def fre(self, features: Floats, *, squared: bool = True) -> Floats:
+    def fre(self, features: ArrayLike, *, squared: bool = True) -> Floats:
         """Distance of every row to the subspace, computed explicitly; never negative."""
         x = as_features(features, dimension=self.dimension)
         centred = x - self.mean
