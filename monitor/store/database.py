@@ -14,6 +14,8 @@ database says something about the other. Readers never wait and never block.
 from __future__ import annotations
 
 import contextlib
+import sqlite3
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +41,10 @@ IDLE_SECONDS = 60
 #: The number of our advisory lock: "conclad" read as base 256, so that it collides with
 #: nobody who picks small numbers by hand.
 WRITE_LOCK = int.from_bytes(b"conclad", "big")
+
+#: Between two tries to switch a new SQLite file to WAL. The switch of another process, which
+#: is what we wait for, takes about as long.
+_SWITCH_PAUSE_SECONDS = 0.01
 
 _WRITES = "conclad_writes"
 
@@ -132,13 +138,14 @@ def _engine(url: URL) -> Engine:
 
 
 def _sqlite_engine(url: URL) -> Engine:
-    engine = sqlalchemy.create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+    engine = sqlalchemy.create_engine(url)
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: Any) -> None:
         # The driver must not open transactions by itself; we say BEGIN, and of which kind.
         connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode = WAL")
+        _switch_to_wal(connection, seconds=BUSY_SECONDS)
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
         # FULL: a commit has reached the disk when it returns. NORMAL would lose the last
         # commits in a power cut, and with them verdicts that somebody has already read.
         connection.execute("PRAGMA synchronous = FULL")
@@ -151,6 +158,30 @@ def _sqlite_engine(url: URL) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _switch_to_wal(connection: sqlite3.Connection, *, seconds: float) -> None:
+    """Turn write-ahead logging on, waiting for others by hand.
+
+    A file that is not in WAL yet is first read, then locked for writing. SQLite does not call
+    its busy handler for a lock that is raised in this way, because two readers that both wait
+    to write would wait for ever; so of two processes that open a new file together one is told
+    "database is locked" at once, whatever the busy timeout. Trying again lets go of the read
+    lock, after which there is nothing to wait for in a circle.
+    """
+    connection.execute("PRAGMA busy_timeout = 0")  # one deadline, not one for every try
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            # The low byte: the others only say what kind of busy it is.
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() >= deadline:
+                raise
+            time.sleep(_SWITCH_PAUSE_SECONDS)
+        else:
+            return
 
 
 def _postgresql_engine(url: URL) -> Engine:

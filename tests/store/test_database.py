@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -71,6 +75,39 @@ def test_a_writer_that_waits_in_vain_says_so(place: Place, monkeypatch: pytest.M
         two.transaction(),
     ):
         pass
+
+
+@pytest.fixture
+def starter(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """Another process in the middle of making the very same new database."""
+    with closing(sqlite3.connect(tmp_path / "conclad.db", isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+
+
+def test_a_new_file_that_is_busy_is_tried_again(
+    tmp_path: Path, starter: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def let_the_other_finish(seconds: float) -> None:
+        pauses.append(seconds)
+        starter.execute("ROLLBACK")
+
+    monkeypatch.setattr(time, "sleep", let_the_other_finish)
+    with Store.open(tmp_path) as store, store.database.read() as connection:
+        assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+    assert len(pauses) == 1
+
+
+def test_a_new_file_that_stays_busy_is_given_up_in_time(
+    tmp_path: Path, starter: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor.store.database, "BUSY_SECONDS", 1)
+    began = time.monotonic()
+    with pytest.raises(StoreBusy, match="held the write lock"):
+        Store.open(tmp_path)
+    assert time.monotonic() - began >= 1
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:
