@@ -21,7 +21,8 @@ class World:
 
     def draw(self, index: int, count: int) -> Floats:
         noise = self._rng.normal(size=(count, len(self._means[index])))
-        return (self._means[index] + noise @ self._mixing[index]).astype(np.float32)
+        drawn: Floats = (self._means[index] + noise @ self._mixing[index]).astype(np.float32)
+        return drawn
 
     def labelled(self, classes: Sequence[int], count: int) -> tuple[Floats, list[str]]:
         features = np.concatenate([self.draw(c, count) for c in classes])
