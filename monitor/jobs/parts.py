@@ -84,5 +84,5 @@ def current_version(store: Store) -> Version:
 def load_detector(store: Store, version: Version, fingerprint: Fingerprint) -> Detector:
     """The detector of a version, if it understands features of this fingerprint."""
     return load_snapshot(
-        store.folder, version.snapshot, Detector, fingerprint=fingerprint, sha256=version.sha256
+        store.folder, version.snapshot, fingerprint=fingerprint, sha256=version.sha256
     )

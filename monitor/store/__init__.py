@@ -12,7 +12,12 @@ from monitor.store.publish import (
     release_version,
 )
 from monitor.store.retention import drop_spools, drop_thumbnails, purge
-from monitor.store.snapshots import load_snapshot, publish_snapshot
+from monitor.store.snapshots import (
+    load_detector,
+    load_snapshot,
+    publish_snapshot,
+    save_detector,
+)
 from monitor.store.store import Store, Transaction
 
 __all__ = [
@@ -31,10 +36,12 @@ __all__ = [
     "compact",
     "drop_spools",
     "drop_thumbnails",
+    "load_detector",
     "load_snapshot",
     "publish_snapshot",
     "purge",
     "refuse_version",
     "release_version",
     "repair",
+    "save_detector",
 ]

@@ -8,12 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from monitor.novelty.detector import Detector
 from monitor.store.errors import StoreError, WrongState
 from monitor.store.faults import declare, fault_point
 from monitor.store.files import DISCOVERIES, Span, checked, output_name, read_table, stage_table
 from monitor.store.folder import Staged
 from monitor.store.rows import Count, Lease, Output, Version
-from monitor.store.snapshots import Snapshot, Stateful, content_hash, publish_snapshot
+from monitor.store.snapshots import Snapshot, content_hash, publish_snapshot
 from monitor.store.states import ClassOrigin, PoolState, VersionState
 from monitor.store.store import Store, Transaction
 
@@ -62,7 +63,7 @@ class Update:
     """
 
     key: str
-    detector: Stateful
+    detector: Detector
     parent: int | None
     classes: Sequence[NewClass] = ()
     discoveries: pa.Table | None = None

@@ -19,13 +19,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.store.errors import (
     BackboneMismatch,
@@ -57,25 +58,6 @@ _PREFIX = 8
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-class Stateful(Protocol):
-    """What a detector must offer to be saved."""
-
-    @property
-    def fingerprint(self) -> Fingerprint: ...
-
-    def to_state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]: ...
-
-
-class Restorable(Stateful, Protocol):
-    """What a detector class must offer to be loaded."""
-
-    @classmethod
-    def from_state(cls, arrays: Arrays, meta: Mapping[str, Any]) -> Self: ...
-
-
-D = TypeVar("D", bound=Restorable)
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Where a snapshot stands, and the hash that pins its whole content."""
@@ -84,13 +66,13 @@ class Snapshot:
     sha256: str
 
 
-def content_hash(detector: Stateful) -> str:
+def content_hash(detector: Detector) -> str:
     """The hash a snapshot of this detector has, wherever it is written."""
     _, manifest = _parts(detector)
     return hashlib.sha256(manifest).hexdigest()
 
 
-def publish_snapshot(folder: Folder, name: str, detector: Stateful) -> Snapshot:
+def publish_snapshot(folder: Folder, name: str, detector: Detector) -> Snapshot:
     """Write a snapshot as folder ``name``; all of it, or nothing that anybody would load.
 
     1. The arrays are staged, made durable, and get their name. Without a manifest they mean
@@ -124,36 +106,24 @@ def publish_snapshot(folder: Folder, name: str, detector: Stateful) -> Snapshot:
 def load_snapshot(
     folder: Folder,
     name: str,
-    kind: type[D],
     *,
     fingerprint: Fingerprint | None = None,
     sha256: str | None = None,
-) -> D:
+) -> Detector:
     """Read a snapshot back, checking every hash on the way.
 
     ``sha256`` is the manifest's hash as the store recorded it; ``fingerprint`` is that of the
     features the detector is going to see.
     """
-    where = folder.path(name)
-    text = _read(folder, f"{name}/{MANIFEST}")
-    manifest = _manifest(text, where)
-    if sha256 is not None and hashlib.sha256(text).hexdigest() != sha256:
-        raise SnapshotTampered(
-            f"{where}/{MANIFEST}: is not the manifest that was published; "
-            "restore the folder from a backup, or roll back to another version"
-        )
-    _check_backbone(manifest, fingerprint, where)
-    arrays = _read(folder, f"{name}/{ARRAYS}")
-    _check_part(arrays, manifest["parts"][ARRAYS], f"{where}/{ARRAYS}")
-    return kind.from_state(_arrays(arrays, where), manifest["meta"])
+    return Detector.from_state(*_checked(folder, name, fingerprint, sha256))
 
 
 def verify_snapshot(folder: Folder, name: str, sha256: str | None = None) -> None:
     """Check everything that can be checked without making a detector of it."""
-    load_snapshot(folder, name, _Anything, sha256=sha256)
+    _checked(folder, name, None, sha256)
 
 
-def save_detector(detector: Stateful, path: str | Path) -> None:
+def save_detector(detector: Detector, path: str | Path) -> None:
     """Write a detector as one safetensors file, replacing the file in one step."""
     arrays, meta = detector.to_state()
     parts = {name: _part(_bytes_of(array)) for name, array in arrays.items()}
@@ -162,8 +132,16 @@ def save_detector(detector: Stateful, path: str | Path) -> None:
     Folder.local(target.parent).write(target.name, save(_contiguous(arrays), metadata=header))
 
 
-def load_detector(path: str | Path, kind: type[D], *, fingerprint: Fingerprint | None = None) -> D:
-    """Read what :func:`save_detector` wrote, with the same checks as :func:`load_snapshot`."""
+def load_detector(path: str | Path, *, fingerprint: Fingerprint | None = None) -> Detector:
+    """Read what :func:`save_detector` wrote, with the same checks as :func:`load_snapshot`.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "detector.safetensors"
+    >>> features = np.random.default_rng(0).normal(size=(40, 6))
+    >>> save_detector(Detector.fit(features, ["water"] * 40), path)
+    >>> [known.name for known in load_detector(path).classes]
+    ['water']
+    """
     where = str(path)
     target = Path(path)
     data = _read(Folder.local(target.parent), target.name)
@@ -175,20 +153,20 @@ def load_detector(path: str | Path, kind: type[D], *, fingerprint: Fingerprint |
         raise SnapshotTampered(f"{where}: does not hold the arrays that its manifest names")
     for name, array in arrays.items():
         _check_part(_bytes_of(array), manifest["parts"][name], f"{where} ({name})")
-    return kind.from_state(arrays, manifest["meta"])
+    return Detector.from_state(arrays, manifest["meta"])
 
 
 # -- writing ---------------------------------------------------------------------------------
 
 
-def _parts(detector: Stateful) -> tuple[bytes, bytes]:
+def _parts(detector: Detector) -> tuple[bytes, bytes]:
     arrays, meta = detector.to_state()
     data = save(_contiguous(arrays))
     return data, _manifest_bytes(detector, meta, {ARRAYS: _part(data)})
 
 
 def _manifest_bytes(
-    detector: Stateful, meta: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]
+    detector: Detector, meta: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]
 ) -> bytes:
     body = {
         "format": FORMAT,
@@ -231,6 +209,24 @@ def _same_or_refuse(folder: Folder, snapshot: Snapshot, manifest: bytes) -> Snap
 
 
 # -- reading ---------------------------------------------------------------------------------
+
+
+def _checked(
+    folder: Folder, name: str, fingerprint: Fingerprint | None, sha256: str | None
+) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """The arrays and the rest of a snapshot, once nothing speaks against them."""
+    where = folder.path(name)
+    text = _read(folder, f"{name}/{MANIFEST}")
+    manifest = _manifest(text, where)
+    if sha256 is not None and hashlib.sha256(text).hexdigest() != sha256:
+        raise SnapshotTampered(
+            f"{where}/{MANIFEST}: is not the manifest that was published; "
+            "restore the folder from a backup, or roll back to another version"
+        )
+    _check_backbone(manifest, fingerprint, where)
+    arrays = _read(folder, f"{name}/{ARRAYS}")
+    _check_part(arrays, manifest["parts"][ARRAYS], f"{where}/{ARRAYS}")
+    return _arrays(arrays, where), manifest["meta"]
 
 
 def _read(folder: Folder, name: str) -> bytes:
@@ -304,17 +300,3 @@ def _arrays(data: bytes, where: str) -> dict[str, npt.NDArray[Any]]:
         return dict(load(data))
     except (SafetensorError, ValueError, KeyError) as error:
         raise SnapshotTampered(f"{where}: the arrays cannot be read ({error})") from error
-
-
-class _Anything:
-    """Stands in for the detector when only the hashes matter."""
-
-    def __init__(self, fingerprint: Fingerprint) -> None:
-        self.fingerprint = fingerprint
-
-    def to_state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return {}, {}
-
-    @classmethod
-    def from_state(cls, arrays: Arrays, meta: Mapping[str, Any]) -> _Anything:
-        return cls(Fingerprint.of_features(0))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.store import ScoredBatch, Store
 from monitor.store.files import (
@@ -128,28 +128,25 @@ def discoveries(pool: int | None, count: int = 3, class_id: str = "class-9") -> 
     )
 
 
-@dataclass(frozen=True, eq=False)
-class StandIn:
-    """The smallest thing that can be saved like a detector."""
-
-    weights: npt.NDArray[np.float32]
-    note: str = "stand-in"
-    fingerprint: Fingerprint = FINGERPRINT
-
-    def to_state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return {"weights": self.weights, "scalar": np.float64(0.1) + np.zeros(())}, {
-            "note": self.note
-        }
-
-    @classmethod
-    def from_state(cls, arrays: Mapping[str, npt.NDArray[Any]], meta: Mapping[str, Any]) -> StandIn:
-        assert arrays["scalar"].shape == ()
-        return cls(arrays["weights"], meta["note"])
-
-
-def stand_in(seed: int = 0) -> StandIn:
+@cache
+def small_detector(seed: int = 0, fingerprint: Fingerprint = FINGERPRINT) -> Detector:
+    """A real detector of two classes, small enough to make one wherever it is needed."""
     rng = np.random.default_rng(seed)
-    return StandIn(rng.normal(size=(5, DIMENSION)).astype(np.float32))
+    per_class = 20
+    features = np.concatenate(
+        [rng.normal(centre, 1, size=(per_class, fingerprint.dimension)) for centre in (0, 8)]
+    )
+    labels = ["water"] * per_class + ["forest"] * per_class
+    return Detector.fit(features, labels, fingerprint=fingerprint)
+
+
+def assert_identical(one: Detector, other: Detector) -> None:
+    """Not close but the same, to the last bit, and of the same types."""
+    (arrays, meta), (others, other_meta) = one.to_state(), other.to_state()
+    assert meta == other_meta
+    assert {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()} == {
+        name: (a.dtype, a.shape, a.tobytes()) for name, a in others.items()
+    }
 
 
 def verdict_ids(store: Store, names: Sequence[str]) -> list[str]:

@@ -23,7 +23,7 @@ from monitor.store.faults import VARIABLE
 from monitor.store.publish import NewClass
 from monitor.store.snapshots import publish_snapshot
 from monitor.store.states import ClassOrigin, PoolState
-from tests.store.building import discoveries, plan_feed, scored, stand_in
+from tests.store.building import discoveries, plan_feed, scored, small_detector
 
 MOMENT = datetime(2024, 5, 17, 6, 0, tzinfo=UTC)
 LATER = MOMENT + timedelta(days=1)
@@ -61,13 +61,13 @@ def prepare_nothing(store: Store) -> None:
 
 
 def snapshot(store: Store) -> None:
-    publish_snapshot(store.folder, "detectors/v000001", stand_in())
+    publish_snapshot(store.folder, "detectors/v000001", small_detector())
 
 
 def prepare_version(store: Store) -> None:
     prepare_commit(store)
     commit(store)
-    first = Update("fit:1", stand_in(), None, [NewClass("class-1", "water", ClassOrigin.FIT)])
+    first = Update("fit:1", small_detector(), None, [NewClass("class-1", "water", ClassOrigin.FIT)])
     commit_version(store, first)
     with store.transaction() as tx:
         tx.pools.move(1, PoolState.CLOSED)
@@ -93,7 +93,7 @@ def release(store: Store) -> None:
 def _second(held: bool) -> Update:
     return Update(
         key="pool:1",
-        detector=stand_in(1),
+        detector=small_detector(1),
         parent=1,
         classes=[NewClass("class-9", "dune", ClassOrigin.PERSON)],
         discoveries=discoveries(1),

@@ -22,18 +22,18 @@ from monitor.store.errors import ClassNameTaken, LeaseLost, NotFound, WrongState
 from monitor.store.files import current, read_table
 from monitor.store.rows import Count
 from monitor.store.states import ClassOrigin, PoolState, VersionState
-from tests.store.building import StandIn, discoveries, dump, stand_in
+from tests.store.building import assert_identical, discoveries, dump, small_detector
 from tests.store.conftest import Clock
 from tests.store.crashing import prepare_release, prepare_version, version
 
-FIT = Update("fit:1", stand_in(), None, [NewClass("class-1", "water", ClassOrigin.FIT)])
+FIT = Update("fit:1", small_detector(), None, [NewClass("class-1", "water", ClassOrigin.FIT)])
 
 
 def test_an_update_moves_everything_together(store: Store) -> None:
     prepare_version(store)
     update = Update(
         key="pool:1",
-        detector=stand_in(1),
+        detector=small_detector(1),
         parent=1,
         classes=[NewClass("class-9", "dune", ClassOrigin.PERSON)],
         discoveries=discoveries(1),
@@ -55,8 +55,8 @@ def test_an_update_moves_everything_together(store: Store) -> None:
     (name,) = current(store.folder, "discoveries")
     rows = read_table(store.folder, name).to_pylist()
     assert [(row["class_name"], row["detector_version"]) for row in rows] == [("dune", 2)] * 3
-    back = load_snapshot(store.folder, done.snapshot, StandIn, sha256=done.sha256)
-    assert back.weights.tobytes() == stand_in(1).weights.tobytes()
+    back = load_snapshot(store.folder, done.snapshot, sha256=done.sha256)
+    assert_identical(back, small_detector(1))
     before = dump(store)
     assert commit_version(store, update) == done
     assert dump(store) == before
@@ -66,7 +66,7 @@ def test_an_update_moves_everything_together(store: Store) -> None:
 def test_an_update_of_an_older_parent_is_refused(store: Store) -> None:
     commit_version(store, FIT)
     with pytest.raises(WrongState, match="computed from detector version None, but version 1"):
-        commit_version(store, replace(FIT, key="fit:2", detector=stand_in(2)))
+        commit_version(store, replace(FIT, key="fit:2", detector=small_detector(2)))
     with store.reading() as tx:
         assert len(tx.versions.all()) == 1
 
@@ -81,11 +81,11 @@ def test_a_number_taken_meanwhile_is_not_used_twice(
         if name == "version.after_snapshot" and not fired:
             fired.append(1)
             commit_version(
-                store, Update("held", stand_in(3), 1, held=True, reason="false-novel rate")
+                store, Update("held", small_detector(3), 1, held=True, reason="false-novel rate")
             )
 
     monkeypatch.setattr("monitor.store.publish.fault_point", meanwhile)
-    done = commit_version(store, Update("pool:1", stand_in(4), 1))
+    done = commit_version(store, Update("pool:1", small_detector(4), 1))
     assert done.number == 3
     assert done.snapshot.startswith("detectors/v000003-")
     assert check(store) == []
@@ -150,7 +150,7 @@ def test_rollback_uses_an_older_version_again(store: Store) -> None:
         tx.versions.rollback(1, who="ada", reason="again")
     with pytest.raises(NotFound), store.transaction() as tx:
         tx.versions.rollback(9, who="ada", reason="no such version")
-    assert commit_version(store, Update("pool:2", stand_in(5), 1)).number == 3
+    assert commit_version(store, Update("pool:2", small_detector(5), 1)).number == 3
 
 
 def test_class_ids_never_move(store: Store) -> None:
