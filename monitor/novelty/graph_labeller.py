@@ -15,13 +15,18 @@ from monitor.novelty.rounds import Conclusion, PseudoLabel, Step
 
 # Dimensions for choosing what to ask: fewer than for neighbours, k-means blurs in many.
 _CLUSTER_DIMENSIONS = 50
-# How sharply covered and uncovered samples are told apart, per unit of both views' spread.
-_STEEPNESS = 1.5
+# How sharply covered and uncovered samples are told apart, per standard deviation.
+_STEEPNESS = 3.0
+# How much more a sample counts among questions with each standard deviation that it is less
+# covered, and from where on it makes no more difference.
+_CONTRAST, _EXTREME = 2.0, 3.5
 # Being covered or not is evidence, never proof: it moves the odds by at most nine to one.
 _LEAST_EVIDENCE = 0.1
 # How unlikely an excess above T_inner must be to keep the loop asking although nobody has
 # named anything new yet.
 _SIGNIFICANT = 0.01
+# The round before which a pool is not called quiet: two rounds of peaks have been asked by then.
+_QUIET_FROM = 2
 # Weight of samples whose label is certain: not zero, so that k-means still sees them.
 _CERTAIN = 1e-6
 
@@ -38,40 +43,32 @@ class GraphLabeller:
         self._graph = PoolGraph.of(self._points, self._settings.neighbours)
         self._plane = self._points[: len(pool), :_CLUSTER_DIMENSIONS]
         self._above = int((detector.s0(pool) > detector.calibration.t_inner).sum())
-        self._new = self._uncovered()
-        self._novelty = self._settings.floor + (1 - self._settings.floor) * self._new
+        level = self._uncovered()
+        self._novelty: np.ndarray = np.exp(_CONTRAST * np.clip(level, -_EXTREME, _EXTREME))
+        self._new = 1 / (1 + np.exp(-_STEEPNESS * (level - _two_groups(level))))
         self._shares: np.ndarray | None = None
         self._names: list[str] = []
-        self._first: list[int] = []
 
     def _uncovered(self) -> np.ndarray:
-        """Per sample, how badly what is known accounts for its neighbourhood, in (0, 1).
+        """Per sample, how badly what is known accounts for its neighbourhood, standardised.
 
-        No label is needed for this. Two views, each averaged over the graph and standardised:
-        how little of the held-out known samples can be reached from here, and how far the
-        nearest known class mean lies. A class that is new has no held-out sample among it, even
-        where its FRE is no larger than that of known ones. The cut between covered and not is
-        where the values fall into two groups.
+        No label is needed for this. In the space of the graph, a sample of a known class lies in
+        the direction of that class's mean; a new class does not, even where its FRE is no
+        larger than that of known ones. Averaging over neighbours makes one sample's chance
+        direction into a statement about the region it lies in.
         """
-        n = len(self._pool)
-        held = np.zeros(len(self._points))
-        held[n:] = 1.0
-        reached = -np.log(self._graph.smoothed(held)[:n] + 1e-6)
-        unit = self._points / np.maximum(np.linalg.norm(self._points, axis=1, keepdims=True), 1e-12)
-        means = np.stack([unit[n:][self._held == i].mean(0) for i in np.unique(self._held)])
-        means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
-        far = self._graph.smoothed(-(unit @ means.T).max(axis=1))[:n]
-        level = (reached - reached.mean()) / (reached.std() or 1.0)
-        level = level + (far - far.mean()) / (far.std() or 1.0)
-        cut = _two_groups(level)
-        uncovered: np.ndarray = 1 / (1 + np.exp(-_STEEPNESS * (level - cut)))
-        return uncovered
+        means = [mode.mean for known in self._detector.classes for mode in known.modes]
+        directions = _unit(self._space.place(np.stack(means)))
+        away = -(_unit(self._points) @ directions.T).max(axis=1)
+        level = self._graph.smoothed(away)[: len(self._pool)]
+        standard: np.ndarray = (level - level.mean()) / (level.std() or 1.0)
+        return standard
 
     def step(self, number: int, answers: Answers, count: int) -> Step:
         t_inner = self._detector.calibration.t_inner
         if number > 0:
             self._propagate(answers)
-            if self._quiet(answers):
+            if number >= _QUIET_FROM and self._quiet(answers):
                 return Step(np.empty(0, np.intp), self._above, t_inner, done=True)
         ask = self._choose(number, answers, count)
         return Step(ask, self._above, t_inner, done=ask.size == 0)
@@ -87,15 +84,17 @@ class GraphLabeller:
 
     def _choose(self, number: int, answers: Answers, count: int) -> Ints:
         free = answers.unasked(len(self._pool))
-        if self._settings.query == "random":
-            candidates = np.flatnonzero(free)
+        candidates = np.flatnonzero(free)
+        if self._settings.query == "random" or count >= len(candidates):
             return self._rng.permutation(candidates)[:count]
-        weights = self._novelty if self._shares is None else self._novelty * self._doubt()
         if self._settings.query == "top" and number > 0:
             order = np.argsort(-self._new_share(), kind="stable")
             chosen: Ints = order[free[order]][:count]
             return chosen
-        weights = np.where(free, weights, _CERTAIN)
+        if not answers.new_names:
+            return self._graph.peaks(self._novelty, count, asked=answers.asked)
+        weights = self._settings.floor + (1 - self._settings.floor) * self._new
+        weights = np.where(free, weights * self._doubt(), _CERTAIN)
         return weighted_medoids(
             self._plane,
             weights,
@@ -110,14 +109,15 @@ class GraphLabeller:
     def _doubt(self) -> np.ndarray:
         """One minus the lead of the likeliest class, squared: large where labels meet."""
         assert self._shares is not None
-        best = np.partition(self._shares[: len(self._pool)], -2, axis=1)
+        best = np.sort(self._shares[: len(self._pool)], axis=1)[:, -2:]
         doubt: np.ndarray = (1 - (best[:, -1] - best[:, -2])) ** 2 + _CERTAIN
         return doubt
 
     def _new_share(self) -> np.ndarray:
         if self._shares is None:
             return self._novelty
-        share: np.ndarray = self._shares[: len(self._pool), len(self._detector.classes) :].sum(1)
+        first = len(self._detector.classes)
+        share: np.ndarray = self._shares[: len(self._pool), first:].sum(axis=1)
         return share
 
     def _propagate(self, answers: Answers) -> None:
@@ -201,3 +201,9 @@ def _two_groups(values: np.ndarray) -> float:
     low, high = sums / below, (ordered.sum() - sums) / (n - below)
     best = int(np.argmax(below * (n - below) * (high - low) ** 2))
     return float(ordered[best] + ordered[best + 1]) / 2
+
+
+def _unit(points: np.ndarray) -> np.ndarray:
+    length = np.linalg.norm(points, axis=1, keepdims=True)
+    unit: np.ndarray = points / np.maximum(length, 1e-12)
+    return unit

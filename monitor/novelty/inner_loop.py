@@ -181,18 +181,22 @@ def _labeller(detector: Detector, pool: Floats, seed: int) -> Labeller:
 
 
 def _spending(budget: int, settings: Settings) -> list[int]:
-    """How many questions each round may ask: a first share, then the rest evenly.
+    """How many questions each round may ask.
 
-    The first share itself comes in two parts when it is larger than what it takes to call a
-    pool quiet, so that a pool with nothing new does not cost all of it.
+    The share meant for finding classes comes in three parts, a third, a sixth and a half, so
+    that a pool with nothing new costs no more than the first two; the rest follows evenly.
 
-    >>> _spending(40, Settings(first_share=0.5, rounds=4, quiet_labels=8))
-    [14, 6, 5, 5, 5, 5]
+    >>> _spending(40, Settings(first_share=1.0))
+    [14, 6, 20]
+    >>> _spending(40, Settings(first_share=0.5, rounds=4, one_shot=True))
+    [20, 5, 5, 5, 5]
     """
     first = max(1, int(np.ceil(settings.first_share * budget)))
-    probe = min(first, max(settings.quiet_labels, int(np.ceil(budget / 3))))
+    parts = [first]
+    if not settings.one_shot:
+        third, half = int(np.ceil(first / 3)), int(np.ceil(first / 2))
+        parts = [third, half - third, first - half]
     rest = budget - first
-    parts = [probe, first - probe]
     parts += [len(p) for p in np.array_split(np.arange(rest), settings.rounds)] if rest else []
     return [p for p in parts if p]
 

@@ -38,6 +38,7 @@ class Settings:
     labeller: Labeller = "graph"  # who gives pseudo-labels: a linear layer, or the pool's graph
     query: Query = "ambiguous"  # which samples are asked about once something new is known
     first_share: float = 1.0  # share of the budget spent on finding classes, before borders
+    one_shot: bool = False  # ask that share at once; else in three parts, each using the last
     rounds: int = 5  # rounds in which the rest of the budget is spent
     iterations: int = 10  # iterations at most, whatever is still above T_inner
     pseudo_labels: bool = True  # without them, only answers make the new classes
@@ -87,12 +88,11 @@ class Settings:
 
 _PRESETS: dict[str, dict[str, Any]] = {
     "robust": {},
-    # The paper has no way to call a pool quiet once something is above T_inner.
     "paper": {
         "variance": 0.995,
         "labeller": "linear",
         "first_share": 0.5,
-        "quiet_labels": 10**9,
+        "one_shot": True,
     },
 }
 

@@ -15,7 +15,7 @@ from monitor.novelty.settings import Settings
 _ABLATIONS: dict[str, dict[str, Any]] = {
     "sup-top": {"query": "top"},
     "sup-rand": {"query": "random"},
-    "no-iters": {"first_share": 1.0, "iterations": 1, "alpha": 1.0, "quiet_labels": 10**9},
+    "no-iters": {"first_share": 1.0, "iterations": 1, "alpha": 1.0, "one_shot": True},
     "no-pseudo": {"pseudo_labels": False},
 }
 # The smallest class that an evaluation may start from: smaller than what users are allowed,
@@ -59,7 +59,7 @@ class Ceiling(Conclad):
     """The same score and the same update, given the true label of every sample of the pool."""
 
     def __init__(self, name: str, settings: Settings) -> None:
-        super().__init__(name, settings.replace(first_share=1.0, quiet_labels=10**9))
+        super().__init__(name, settings.replace(first_share=1.0, one_shot=True))
 
     def observe(self, pool: FloatArray, ask: Ask, budget: int) -> Observation:
         return super().observe(pool, ask, len(pool))
