@@ -153,8 +153,13 @@ def run_and_die(prefix: str, where: str, files: str, fault: str) -> bool:
     return process.exitcode == -signal.SIGKILL
 
 
+#: Also what a child would import by itself, each time: the program that runs the tests, and
+#: the driver that is looked up when a URL names it.
+_PRELOAD = ["pytest", "sqlalchemy.dialects.postgresql.psycopg", "psycopg", "tests.store.crashing"]
+
+
 def forkserver() -> ForkServerContext:
     """Children are forked from a server without threads that has imported everything once."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.store.crashing"])
+    context.set_forkserver_preload(_PRELOAD)
     return context

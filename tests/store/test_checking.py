@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,15 +14,14 @@ from monitor.store import Finding, Severity, Store, check, repair
 from monitor.store.checking import TEMPORARY_AGE
 from monitor.store.thumbnails import put_thumbnail, thumbnail_name
 from tests.store.building import dump, sample
-from tests.store.conftest import Clock
+from tests.store.conftest import Clock, Place, Prepare
 from tests.store.crashing import prepare_version, version
 
 VERDICTS = "verdicts/b000000000002.parquet"
 SPOOL = "features/pool-000000001/b000000000002.parquet"
 
 
-@pytest.fixture
-def full(store: Store) -> Store:
+def fill(store: Store) -> None:
     """Three committed batches with duplicates and bad rows, two versions, one question."""
     prepare_version(store)
     with store.transaction() as tx:
@@ -30,7 +29,12 @@ def full(store: Store) -> Store:
         tx.queries.open(1, 1, [sample(1, 0, thumbnail=picture)])
     version(store)
     assert check(store) == []
-    return store
+
+
+@pytest.fixture
+def full(prepared: Callable[[Prepare], Place], clock: Clock) -> Iterator[Store]:
+    with prepared(fill).open(clock) as store:
+        yield store
 
 
 def flip(store: Store, name: str) -> None:

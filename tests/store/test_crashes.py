@@ -10,7 +10,7 @@ import pytest
 from monitor.store import Severity, check, repair
 from monitor.store.faults import declared
 from tests.store.building import dump
-from tests.store.conftest import Place
+from tests.store.conftest import Place, Prepare
 from tests.store.crashing import WORK, open_store, run_and_die
 
 POINTS = [(prefix, name) for prefix in WORK for name in declared(prefix)]
@@ -18,14 +18,13 @@ POINTS = [(prefix, name) for prefix in WORK for name in declared(prefix)]
 _uninterrupted: dict[tuple[str, str], dict[str, Any]] = {}
 
 
-def expected(database: str, prefix: str, places: Callable[[], Place]) -> dict[str, Any]:
+def expected(database: str, prefix: str, prepared: Callable[[Prepare], Place]) -> dict[str, Any]:
     """The state after the same work without a fault, computed once per database."""
     key = (database, prefix)
     if key not in _uninterrupted:
-        place = places()
+        prepare, work = WORK[prefix]
+        place = prepared(prepare)
         with open_store(place.where, place.files) as store:
-            prepare, work = WORK[prefix]
-            prepare(store)
             work(store)
             _uninterrupted[key] = comparable(dump(store))
     return _uninterrupted[key]
@@ -43,13 +42,14 @@ def test_every_declared_point_is_tried() -> None:
 
 @pytest.mark.parametrize(("prefix", "point"), POINTS)
 def test_a_kill_costs_nothing_but_time(
-    places: Callable[[], Place], database: str, prefix: str, point: str
+    prepared: Callable[[Prepare], Place],
+    places: Callable[[], Place],
+    database: str,
+    prefix: str,
+    point: str,
 ) -> None:
-    place = places()
     prepare, work = WORK[prefix]
-    if prefix != "migrate.":
-        with open_store(place.where, place.files) as store:
-            prepare(store)
+    place = places() if prefix == "migrate." else prepared(prepare)
     assert run_and_die(prefix, place.where, place.files, point), f"{point} was never reached"
 
     with open_store(place.where, place.files) as store:
@@ -57,7 +57,7 @@ def test_a_kill_costs_nothing_but_time(
             _let_lease_expire(store)
         work(store)
         repair(store)
-        assert comparable(dump(store)) == expected(database, prefix, places)
+        assert comparable(dump(store)) == expected(database, prefix, prepared)
         worst = [f for f in check(store) if f.severity is not Severity.NOTE]
         assert worst == []
 
@@ -67,15 +67,13 @@ def test_a_kill_costs_nothing_but_time(
 @pytest.mark.parametrize("turn", [2, 3])
 @pytest.mark.parametrize("point", declared("commit."))
 def test_a_kill_in_a_later_batch_leaves_the_earlier_ones(
-    places: Callable[[], Place], database: str, point: str, turn: int
+    prepared: Callable[[Prepare], Place], database: str, point: str, turn: int
 ) -> None:
-    place = places()
-    with open_store(place.where, place.files) as store:
-        WORK["commit."][0](store)
+    place = prepared(WORK["commit."][0])
     assert run_and_die("commit.", place.where, place.files, f"{point}:{turn}")
     with open_store(place.where, place.files) as store:
         WORK["commit."][1](store)
-        assert comparable(dump(store)) == expected(database, "commit.", places)
+        assert comparable(dump(store)) == expected(database, "commit.", prepared)
 
 
 def _let_lease_expire(store: Any) -> None:

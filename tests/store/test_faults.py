@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import monitor.store
-from monitor.store.faults import declare, declared, fault_point
+from monitor.store.faults import VARIABLE, declare, declared, fault_point
+from tests.store.crashing import forkserver
 
-PROGRAM = """
-from monitor.store.faults import declare, fault_point
-declare("here", "there")
-for turn in range(3):
-    fault_point("here")
-    print(turn, flush=True)
-"""
+
+def _three_turns(value: str, told: str) -> None:
+    """Pass the point three times, and tell of each time that was survived."""
+    os.environ[VARIABLE] = value
+    declare("here", "there")
+    with open(told, "w", encoding="utf-8") as sink:
+        for turn in range(3):
+            fault_point("here")
+            print(turn, end="", file=sink, flush=True)
 
 
 @pytest.mark.parametrize(
-    ("value", "printed"), [("", "012"), ("there", "012"), ("here", ""), ("here:3", "01")]
+    ("value", "survived"), [("", "012"), ("there", "012"), ("here", ""), ("here:3", "01")]
 )
-def test_dies_at_the_named_pass(value: str, printed: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={"CONCLAD_FAULT": value, "PYTHONPATH": "."},
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.replace("\n", "") == printed
-    assert done.returncode == (0 if printed == "012" else -signal.SIGKILL)
+def test_dies_at_the_named_pass(tmp_path: Path, value: str, survived: str) -> None:
+    told = tmp_path / "turns"
+    child = forkserver().Process(target=_three_turns, args=(value, str(told)))
+    child.start()
+    child.join()
+    assert told.read_text() == survived
+    assert child.exitcode == (0 if survived == "012" else -signal.SIGKILL)
 
 
 def test_an_undeclared_point_is_a_bug() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,12 @@ from tests.store.conftest import Place
 
 NOW = datetime(2024, 5, 17, tzinfo=UTC)
 LAYOUTS = Path(__file__).parent / "layouts"
+
+
+@pytest.fixture
+def place(places: Callable[[], Place]) -> Place:
+    """Without any tables: making them is what these tests are about."""
+    return places()
 
 
 def make_first_layout(place: Place, database: str) -> None:
