@@ -49,6 +49,8 @@ class Space:
         base = settings.whitening * (total or 1.0) / pool.shape[1]
         rest = 1 / np.sqrt(base)
         gains = 1 / np.sqrt((1 - settings.whitening) * energies + base) - rest
+        directions = directions.astype(np.float32)
+        gains, rest = gains.astype(np.float32), np.float32(rest)
         centre = pool.mean(axis=0, dtype=np.float64)
         centred = (pool - centre).astype(np.float32)
         stretched = rest * centred + ((centred @ directions.T) * gains) @ directions

@@ -15,8 +15,8 @@ from monitor.novelty.rounds import Conclusion, PseudoLabel, Step
 
 # Dimensions for choosing what to ask: fewer than for neighbours, k-means blurs in many.
 _CLUSTER_DIMENSIONS = 50
-# How sharply covered and uncovered samples are told apart, per standard deviation.
-_STEEPNESS = 3.0
+# How sharply covered and uncovered samples are told apart, per standard deviation of both.
+_STEEPNESS = 1.5
 # How much more a sample counts among questions with each standard deviation that it is less
 # covered, and from where on it makes no more difference.
 _CONTRAST, _EXTREME = 2.0, 3.5
@@ -43,14 +43,15 @@ class GraphLabeller:
         self._graph = PoolGraph.of(self._points, self._settings.neighbours)
         self._plane = self._points[: len(pool), :_CLUSTER_DIMENSIONS]
         self._above = int((detector.s0(pool) > detector.calibration.t_inner).sum())
-        level = self._uncovered()
-        self._novelty: np.ndarray = np.exp(_CONTRAST * np.clip(level, -_EXTREME, _EXTREME))
+        away = self._away()
+        self._novelty: np.ndarray = np.exp(_CONTRAST * np.clip(away, -_EXTREME, _EXTREME))
+        level = away + self._unreached()
         self._new = 1 / (1 + np.exp(-_STEEPNESS * (level - _two_groups(level))))
         self._shares: np.ndarray | None = None
         self._names: list[str] = []
 
-    def _uncovered(self) -> np.ndarray:
-        """Per sample, how badly what is known accounts for its neighbourhood, standardised.
+    def _away(self) -> np.ndarray:
+        """Per sample, how far its neighbourhood lies from every known class, standardised.
 
         No label is needed for this. In the space of the graph, a sample of a known class lies in
         the direction of that class's mean; a new class does not, even where its FRE is no
@@ -60,9 +61,17 @@ class GraphLabeller:
         means = [mode.mean for known in self._detector.classes for mode in known.modes]
         directions = _unit(self._space.place(np.stack(means)))
         away = -(_unit(self._points) @ directions.T).max(axis=1)
-        level = self._graph.smoothed(away)[: len(self._pool)]
-        standard: np.ndarray = (level - level.mean()) / (level.std() or 1.0)
-        return standard
+        return _standard(self._graph.smoothed(away)[: len(self._pool)])
+
+    def _unreached(self) -> np.ndarray:
+        """Per sample, how few held-out known samples lie in its neighbourhood, standardised.
+
+        Sharper than distance where much of a pool is new; where little is, it says mostly how
+        common a known class is, so it weighs evidence but does not choose the first questions.
+        """
+        held = np.zeros(len(self._points))
+        held[len(self._pool) :] = 1.0
+        return _standard(-np.log(self._graph.smoothed(held)[: len(self._pool)] + 1e-6))
 
     def step(self, number: int, answers: Answers, count: int) -> Step:
         t_inner = self._detector.calibration.t_inner
@@ -201,6 +210,11 @@ def _two_groups(values: np.ndarray) -> float:
     low, high = sums / below, (ordered.sum() - sums) / (n - below)
     best = int(np.argmax(below * (n - below) * (high - low) ** 2))
     return float(ordered[best] + ordered[best + 1]) / 2
+
+
+def _standard(values: np.ndarray) -> np.ndarray:
+    standard: np.ndarray = (values - values.mean()) / (values.std() or 1.0)
+    return standard
 
 
 def _unit(points: np.ndarray) -> np.ndarray:
