@@ -176,26 +176,12 @@ class GraphLabeller:
                 kept = kept[:0]
             pseudo += [PseudoLabel(int(i), name, float(sure[i]), -1) for i in kept]
             groups.append(self._pool[np.concatenate([np.asarray(told, np.intp), kept])])
-        known: Ints = np.flatnonzero(free & (best < first))
-        if not self._settings.pseudo_labels:
-            known = known[:0]
+        # Of the known classes, only held-out samples and people's answers teach the score: a new
+        # sample mistaken for a known one would teach it the opposite.
         said = answers.known()
-        rows = np.concatenate([known, np.fromiter(said, np.intp, len(said))])
-        score = TwoOpinions.fit(
-            self._detector,
-            self._space,
-            groups,
-            (
-                self._pool[rows],
-                np.concatenate(
-                    [
-                        best[known],
-                        np.fromiter(said.values(), np.intp, len(said)),
-                    ]
-                ),
-            ),
-            self._settings,
-        )
+        rows = np.fromiter(said, np.intp, len(said))
+        known = (self._pool[rows], np.fromiter(said.values(), np.intp, len(said)))
+        score = TwoOpinions.fit(self._detector, self._space, groups, known, self._settings)
         return Conclusion(score, tuple(pseudo))
 
 

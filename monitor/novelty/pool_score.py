@@ -134,7 +134,7 @@ class TwoOpinions:
         known: tuple[Floats, Ints],
         settings: Settings,
     ) -> TwoOpinions:
-        """From the samples of each new class and, of the known ones, what the pool holds.
+        """From the samples of each new class and, of the known ones, what people pointed out.
 
         The discriminant has seen the held-out samples, so its scale and T_inner come from two
         half-fits, each judged on the half that it has not seen.
