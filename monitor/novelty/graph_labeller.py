@@ -11,7 +11,7 @@ from monitor.novelty.clusters import weighted_medoids
 from monitor.novelty.detector import Detector
 from monitor.novelty.graph import PoolGraph, Space
 from monitor.novelty.pool_score import KnownOnly, TwoOpinions
-from monitor.novelty.rounds import Conclusion, PseudoLabel, Step
+from monitor.novelty.rounds import AT_THE_END, Conclusion, PseudoLabel, Step
 
 # Dimensions for choosing what to ask: fewer than for neighbours, k-means blurs in many.
 _CLUSTER_DIMENSIONS = 50
@@ -174,7 +174,7 @@ class GraphLabeller:
             kept = members[: int(np.ceil(self._settings.keep * len(members)))]
             if not self._settings.pseudo_labels:
                 kept = kept[:0]
-            pseudo += [PseudoLabel(int(i), name, float(sure[i]), -1) for i in kept]
+            pseudo += [PseudoLabel(int(i), name, float(sure[i]), AT_THE_END) for i in kept]
             groups.append(self._pool[np.concatenate([np.asarray(told, np.intp), kept])])
         # Of the known classes, only held-out samples and people's answers teach the score: a new
         # sample mistaken for a known one would teach it the opposite.

@@ -13,6 +13,7 @@ from monitor.novelty.bank import SubspaceBank
 from monitor.novelty.detector import Calibration, Detector
 from monitor.novelty.graph import Space
 from monitor.novelty.settings import Settings
+from monitor.novelty.subspace import Subspace
 
 # A floor under FRE, as a share of T_inner: a sample that a tiny class reproduces exactly must
 # not score infinity.
@@ -139,8 +140,6 @@ class TwoOpinions:
         The discriminant has seen the held-out samples, so its scale and T_inner come from two
         half-fits, each judged on the half that it has not seen.
         """
-        from monitor.novelty.subspace import Subspace
-
         bank = SubspaceBank([Subspace.fit(g, variance=settings.variance) for g in groups])
         reserve, held = detector.reserve()
         first = len(detector.classes)

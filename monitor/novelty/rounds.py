@@ -9,10 +9,16 @@ from monitor.novelty.answers import Answers
 from monitor.novelty.arrays import Ints
 from monitor.novelty.pool_score import PoolScore
 
+# The graph labeller gives its pseudo-labels once, after the last answer.
+AT_THE_END = -1
+
 
 @dataclass(frozen=True, slots=True)
 class PseudoLabel:
-    """A sample that was given its class without asking, when, and how surely."""
+    """A sample that was given its class without asking, when, and how surely.
+
+    ``round`` is the iteration that accepted it, or :data:`AT_THE_END`.
+    """
 
     sample: int
     name: str
