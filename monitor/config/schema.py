@@ -66,6 +66,13 @@ class Feed(Section):
         description="The source of rows that name none, neither in a column nor by a folder "
         "'source_id=…'. Without it, the name of the folder that holds the file.",
     )
+    batch_rows: int | None = Field(
+        default=None,
+        ge=1,
+        le=65536,
+        description="Images that the monitor embeds, scores and commits at once. By default 32 on "
+        "a CPU, where that is half a second's work, and 256 on a GPU.",
+    )
     max_pixels: int = Field(
         default=8192 * 8192,
         ge=1,
@@ -144,6 +151,152 @@ class Fit(Section):
     )
 
 
+class Run(Section):
+    """How the monitor works through the feed: which actors, how many, and where."""
+
+    address: str = Field(
+        default="local",
+        description="The Ray that 'conclad run' uses: 'local' starts one, 'auto' or HOST:PORT joins "
+        "a cluster, 'none' does the work in the one process.",
+    )
+    embedders: int | None = Field(
+        default=None,
+        ge=1,
+        description="Actors that run the backbone; by default one for each GPU, else one.",
+    )
+    scorers: int = Field(default=1, ge=1, description="Actors that score features.")
+    embedder_cpus: float | None = Field(
+        default=None,
+        ge=0,
+        description="CPU cores of an embedder, which is also how many threads it computes with; by "
+        "default 1 beside a GPU, else the cores of the machine divided among the embedders.",
+    )
+    embedder_gpus: float | None = Field(
+        default=None,
+        ge=0,
+        description="GPUs of an embedder, fractions allowed; by default 1 where the cluster has "
+        "any.",
+    )
+    embedder_resources: dict[str, float] = Field(
+        default_factory=dict,
+        description="Further Ray resources that an embedder's node must have, such as "
+        "{camera_site: 1}.",
+    )
+    in_flight: int = Field(
+        default=3,
+        ge=1,
+        le=1000,
+        description="Batches that wait at each embedder beyond those in work; more hides longer "
+        "delays of the network and takes more memory.",
+    )
+    poll_seconds: float = Field(
+        default=0.5,
+        gt=0,
+        description="How often the feed is listed; a listing that takes long is made less often.",
+    )
+    tries: int = Field(
+        default=4,
+        ge=1,
+        description="How often a batch may cost a worker its life before it is quarantined.",
+    )
+    grace_seconds: float = Field(
+        default=30.0, ge=0, description="How long batches in flight may take after SIGTERM."
+    )
+    resources_seconds: float = Field(
+        default=120.0,
+        ge=0,
+        description="How long to wait for a cluster that does not have what the actors ask for; an "
+        "autoscaler may need minutes.",
+    )
+    seed: int = Field(default=0, ge=0, description="Of everything that the monitor draws by lot.")
+
+
+class Pools(Section):
+    """When enough images have come together to ask whether something is new among them."""
+
+    size: int = Field(
+        default=2000,
+        ge=10,
+        description="Images of a pool; it takes whole batches, so it may hold a few more.",
+    )
+    least: int = Field(
+        default=100,
+        ge=1,
+        description="Images that a pool needs before its age or the end of '--once' closes it.",
+    )
+    age_hours: float = Field(
+        default=24.0, gt=0, description="A pool that is not full closes after this time."
+    )
+    trigger: Literal["significant", "any"] = Field(
+        default="significant",
+        description="'significant': people are asked when more images lie above T_inner than "
+        "calibration explains, in this pool or over several. 'any': whenever one does.",
+    )
+    false_alarms: float = Field(
+        default=1000.0,
+        gt=1,
+        description="Pools between two false alarms of the trigger, on average at least.",
+    )
+    waiting_most: int = Field(
+        default=8,
+        ge=1,
+        description="Pools that may wait while people answer about another; when there are more, "
+        "the oldest is given up as unresolved.",
+    )
+    unanswered: Literal["keep", "cluster"] = Field(
+        default="keep",
+        description="What becomes of a pool that nobody answered about: 'keep' it as unresolved, "
+        "or 'cluster' it into provisional classes that a person can name later.",
+    )
+
+
+class Labels(Section):
+    """What people are asked, and how much of it."""
+
+    budget: float = Field(
+        default=0.0125,
+        gt=0,
+        le=1,
+        description="Questions about a pool, as a share of its images; not all need be asked.",
+    )
+    least: int = Field(default=8, ge=1, description="Questions that any pool may ask.")
+    most: int = Field(default=200, ge=1, description="Questions about one pool at most.")
+    per_week: int = Field(
+        default=1000,
+        ge=0,
+        description="Questions in any seven days at most; further pools wait.",
+    )
+    timeout_hours: float = Field(
+        default=72.0,
+        gt=0,
+        description="A round of questions ends after this time with the answers it has.",
+    )
+    oracle_column: str | None = Field(
+        default=None,
+        description="A column of the feed that answers in place of people, for evaluations.",
+    )
+
+
+class Gate(Section):
+    """What a new detector version must hold before it is used; others wait for an operator."""
+
+    false_novel_most: float = Field(
+        default=0.15,
+        ge=0,
+        le=1,
+        description="Share of held-out known images that it may call novel.",
+    )
+    stolen_most: float = Field(
+        default=0.2,
+        ge=0,
+        le=1,
+        description="Share of a known class's held-out images that may move to a new class.",
+    )
+    least_labels: int = Field(
+        default=1, ge=0, description="Answers by people that each new class must have."
+    )
+
+
 class State(Section):
     """What the monitor remembers."""
 
@@ -170,4 +323,8 @@ class Config(Section):
     backbone: Backbone = Backbone()
     novelty: Novelty = Novelty()
     fit: Fit = Fit()
+    run: Run = Run()
+    pools: Pools = Pools()
+    labels: Labels = Labels()
+    gate: Gate = Gate()
     state: State = State()
