@@ -17,6 +17,7 @@ from sqlalchemy import func, select, text
 from monitor.store.commit import IMAGES
 from monitor.store.compaction import COMPACTED, clear_leftovers, leftovers
 from monitor.store.errors import SnapshotError
+from monitor.store.exemplars import shown_by_exemplars
 from monitor.store.files import KINDS, Span, count_rows, spool_folder
 from monitor.store.folder import Entry, is_temporary
 from monitor.store.rows import Output, PoolMember
@@ -332,14 +333,17 @@ def _thumbnails(store: Store, tx: Transaction, hashes: bool) -> Iterator[Finding
         for row in tx.connection.execute(
             select(queries.c.thumbnail).where(queries.c.thumbnail.is_not(None)).distinct()
         )
-    }
+    } | {thumbnail_name(digest) for digest in shown_by_exemplars(tx)}
     present = {e.name for e in store.folder.list(THUMBNAILS) if not is_temporary(e.name)}
     for name in sorted(wanted - present):
         yield Finding(
-            Severity.WARNING, "picture-missing", name, "a question refers to it, but it is gone"
+            Severity.WARNING,
+            "picture-missing",
+            name,
+            "a question or class shows it, but it is gone",
         )
     for name in sorted(present - wanted):
-        yield Finding(Severity.NOTE, "picture-unused", name, "no question refers to it")
+        yield Finding(Severity.NOTE, "picture-unused", name, "no question and no class shows it")
     for name in sorted(wanted & present) if hashes else ():
         if store.folder.sha256(name) != name.rpartition("/")[2]:
             yield _error("file-differs", name, "does not have the content its name promises")

@@ -88,6 +88,20 @@ class Classes(Repository):
         self._set(class_id, merged_into=into)
         return target
 
+    def revive(self, class_id: str, name: str) -> ClassRow:
+        """Undo a retirement or a merge under the name of then; refused when that is taken.
+
+        A class that is alive takes its old name again only where nobody else has it now.
+        """
+        taken = self.find(name)
+        if taken is not None and taken.id != class_id:
+            row = self.get(class_id)
+            if not row.living:
+                self._refuse_taken(name)
+            return row
+        self._set(class_id, name=name, retired_at=None, merged_into=None)
+        return self.get(class_id)
+
     def set_created_in(self, class_id: str, version: int) -> None:
         """Note the version that first knew a class; the first note stands."""
         self._connection.execute(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +60,8 @@ class Update:
     ``key`` says what the version was made for (``fit:<hash of the input>``, ``pool:12``) and
     makes the commit idempotent. ``parent`` is the version it was computed from, which must
     still be the one in use. ``discoveries`` need no version number yet; it is filled in.
+    ``also`` does what else must happen in the same transaction: a person who renames a class
+    changes its row and makes a version, or neither.
     """
 
     key: str
@@ -74,6 +76,7 @@ class Update:
     evidence: Mapping[str, Any] = field(default_factory=dict)
     counts: Sequence[Count] = ()
     events: Sequence[Occurrence] = ()
+    also: Callable[[Transaction], None] | None = None
 
 
 def commit_version(store: Store, update: Update, *, lease: Lease | None = None) -> Version:
@@ -216,6 +219,8 @@ def _record(
     )
     for occurrence in update.events:
         tx.events.append(occurrence.kind, occurrence.payload, source=occurrence.source)
+    if update.also is not None:
+        update.also(tx)
     return version
 
 

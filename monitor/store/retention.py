@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from sqlalchemy import ColumnElement, select, update
 
 from monitor.store.errors import WrongState
+from monitor.store.exemplars import forget_exemplars, shown_by_exemplars
 from monitor.store.faults import declare, fault_point
 from monitor.store.files import (
     KINDS,
@@ -92,16 +94,18 @@ def purge(store: Store, source: str, *, before: datetime) -> Purged:
     """Remove what is kept of a source's images captured before a moment.
 
     Rows of the outputs go (files are rewritten as ``~1``, ``~2``, … and the older ones
-    deleted), pictures of its questions go, and the features of finished pools go. Rejected
-    rows carry no capture time; they go when their file was committed before the moment.
-    Pools that still wait for people keep their features and are named in the result: finish
+    deleted), pictures of its questions and of classes go, and the features of finished pools
+    go. Rejected rows carry no capture time; they go when their file was committed before the
+    moment. Pools that still wait for people keep their features and are named in the result: finish
     them, then purge again. Counts, answers and the 16 byte digests against duplicates stay;
     no image can be had from them.
     """
     rows = {kind: _purge_outputs(store, kind, source, before) for kind in KINDS}
     with store.transaction() as tx:
-        condition = (queries.c.source_id == source) & (queries.c.captured_at < before)
-        digests = _forget_thumbnails(tx, condition)
+        condition = (queries.c.source_id == source) & (
+            queries.c.captured_at.is_(None) | (queries.c.captured_at < before)
+        )
+        digests = _forget_thumbnails(tx, condition, forget_exemplars(tx, source, before))
     for digest in digests:
         store.folder.delete(thumbnail_name(digest))
     fault_point("purge.after_thumbnails")
@@ -146,16 +150,26 @@ def _captured_type(found: pa.Table) -> pa.DataType:
     return found.schema.field("captured_at").type
 
 
-def _forget_thumbnails(tx: Transaction, condition: ColumnElement[bool]) -> list[str]:
-    """Clear the references; returns the pictures that no other question refers to."""
+def _forget_thumbnails(
+    tx: Transaction, condition: ColumnElement[bool], others: Sequence[str] = ()
+) -> list[str]:
+    """Clear the references; returns the pictures, with ``others``, that nothing refers to now."""
     wanted = [
-        str(row.thumbnail)
-        for row in tx.connection.execute(
-            select(queries.c.thumbnail).where(condition, queries.c.thumbnail.is_not(None))
-        )
+        *others,
+        *(
+            str(row.thumbnail)
+            for row in tx.connection.execute(
+                select(queries.c.thumbnail).where(condition, queries.c.thumbnail.is_not(None))
+            )
+        ),
     ]
     tx.connection.execute(update(queries).where(condition).values(thumbnail=None))
-    return [digest for digest in dict.fromkeys(wanted) if not tx.queries.shows(digest)]
+    kept = shown_by_exemplars(tx)
+    return [
+        digest
+        for digest in dict.fromkeys(wanted)
+        if digest not in kept and not tx.queries.shows(digest)
+    ]
 
 
 def _purge_outputs(store: Store, kind: str, source: str, before: datetime) -> int:

@@ -118,6 +118,20 @@ def load_snapshot(
     return Detector.from_state(*_checked(folder, name, fingerprint, sha256))
 
 
+def read_meta(folder: Folder, name: str, *, sha256: str | None = None) -> dict[str, Any]:
+    """What a snapshot says about its classes and calibration, without reading any array."""
+    meta: dict[str, Any] = _sealed(folder, name, sha256)["meta"]
+    return meta
+
+
+def snapshot_meta(folder: Folder, name: str, *, sha256: str | None = None) -> dict[str, Any]:
+    """What a snapshot says of its detector besides the arrays: classes, calibration, settings."""
+    text = _read(folder, f"{name}/{MANIFEST}")
+    manifest = _manifest(text, folder.path(name))
+    _check_manifest(text, sha256, folder.path(name))
+    return dict(manifest["meta"])
+
+
 def verify_snapshot(folder: Folder, name: str, sha256: str | None = None) -> None:
     """Check everything that can be checked without making a detector of it."""
     _checked(folder, name, None, sha256)
@@ -216,6 +230,16 @@ def _checked(
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
     """The arrays and the rest of a snapshot, once nothing speaks against them."""
     where = folder.path(name)
+    manifest = _sealed(folder, name, sha256)
+    _check_backbone(manifest, fingerprint, where)
+    arrays = _read(folder, f"{name}/{ARRAYS}")
+    _check_part(arrays, manifest["parts"][ARRAYS], f"{where}/{ARRAYS}")
+    return _arrays(arrays, where), manifest["meta"]
+
+
+def _sealed(folder: Folder, name: str, sha256: str | None) -> dict[str, Any]:
+    """The manifest, if it is whole and the one that was published."""
+    where = folder.path(name)
     text = _read(folder, f"{name}/{MANIFEST}")
     manifest = _manifest(text, where)
     if sha256 is not None and hashlib.sha256(text).hexdigest() != sha256:
@@ -223,10 +247,7 @@ def _checked(
             f"{where}/{MANIFEST}: is not the manifest that was published; "
             "restore the folder from a backup, or roll back to another version"
         )
-    _check_backbone(manifest, fingerprint, where)
-    arrays = _read(folder, f"{name}/{ARRAYS}")
-    _check_part(arrays, manifest["parts"][ARRAYS], f"{where}/{ARRAYS}")
-    return _arrays(arrays, where), manifest["meta"]
+    return manifest
 
 
 def _read(folder: Folder, name: str) -> bytes:
@@ -254,6 +275,14 @@ def _manifest(text: bytes, where: str) -> dict[str, Any]:
     if found.get("seal") != _seal(body):
         raise SnapshotTampered(f"{where}: the manifest was changed after it was written")
     return found
+
+
+def _check_manifest(text: bytes, sha256: str | None, where: str) -> None:
+    if sha256 is not None and hashlib.sha256(text).hexdigest() != sha256:
+        raise SnapshotTampered(
+            f"{where}/{MANIFEST}: is not the manifest that was published; "
+            "restore the folder from a backup, or roll back to another version"
+        )
 
 
 def _check_backbone(manifest: Mapping[str, Any], expected: Fingerprint | None, where: str) -> None:

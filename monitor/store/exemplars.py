@@ -1,0 +1,89 @@
+"""Pictures that show what a class looks like, kept for as long as the class needs them.
+
+They lie among the thumbnails; a note for each class names them. What is known about where a
+picture came from is kept beside it, so that a purge of a source also finds these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from monitor.store.store import Transaction
+
+ROOM = "exemplars"
+
+
+@dataclass(frozen=True, slots=True)
+class Exemplar:
+    """A picture of a class: its thumbnail and, where it came from the feed, which image it is.
+
+    ``by`` is ``fit`` for labelled images, else as in the discoveries: ``person`` or
+    ``pseudo-label``.
+
+    >>> Exemplar("ab" * 32).by
+    'fit'
+    """
+
+    thumbnail: str
+    by: str = "fit"
+    source_id: str | None = None
+    image_id: str | None = None
+    captured_at: datetime | None = None
+    confidence: float | None = None
+
+
+def keep_exemplars(tx: Transaction, class_id: str, exemplars: Sequence[Exemplar]) -> None:
+    """Let these pictures stand for the class, in place of those that did."""
+    tx.notes.set(ROOM, class_id, [_to_json(exemplar) for exemplar in exemplars])
+
+
+def exemplars_of(tx: Transaction, class_id: str) -> list[Exemplar]:
+    return [_from_json(entry) for entry in tx.notes.get(ROOM, class_id, [])]
+
+
+def all_exemplars(tx: Transaction) -> dict[str, list[Exemplar]]:
+    """By class id."""
+    return {
+        class_id: [_from_json(entry) for entry in entries]
+        for class_id, entries in tx.notes.all(ROOM).items()
+    }
+
+
+def forget_exemplars(tx: Transaction, source: str, before: datetime) -> list[str]:
+    """Drop those of a source captured before a moment; returns their thumbnails."""
+    gone: list[str] = []
+    for class_id, exemplars in all_exemplars(tx).items():
+        matching = [
+            one
+            for one in exemplars
+            if one.source_id == source and (one.captured_at is None or one.captured_at < before)
+        ]
+        if matching:
+            gone += [one.thumbnail for one in matching]
+            keep_exemplars(tx, class_id, [one for one in exemplars if one not in matching])
+    return gone
+
+
+def shown_by_exemplars(tx: Transaction) -> set[str]:
+    """Every thumbnail that stands for some class."""
+    return {one.thumbnail for found in all_exemplars(tx).values() for one in found}
+
+
+def _to_json(exemplar: Exemplar) -> dict[str, Any]:
+    values = {key: value for key, value in asdict(exemplar).items() if value is not None}
+    if exemplar.captured_at is not None:
+        values["captured_at"] = exemplar.captured_at.isoformat()
+    return values
+
+
+def _from_json(entry: Any) -> Exemplar:
+    """A bare digest is an exemplar of which nothing else is known."""
+    if isinstance(entry, str):
+        return Exemplar(entry)
+    captured_at = entry.get("captured_at")
+    return Exemplar(
+        **{**entry, "captured_at": datetime.fromisoformat(captured_at) if captured_at else None}
+    )
