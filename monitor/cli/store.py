@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output
 from monitor.config.load import Loaded
-from monitor.jobs.parts import open_existing_store
+from monitor.jobs.state import open_existing_store, open_store
 from monitor.store import checking
+from monitor.store.backup import Backup, back_up
+from monitor.store.backup import restore as restore_backup
 
 # Nothing to mend by hand in the command itself, so not 2; scripts can tell it from a crash (1).
 NOT_WHOLE = 3
@@ -51,3 +54,43 @@ def check(
     )
     if errors:
         ctx.exit(NOT_WHOLE)
+
+
+@store.command()
+@click.argument("destination", type=click.Path(path_type=Path, file_okay=False))
+@with_config
+@with_output
+def backup(destination: Path, loaded: Loaded, output: Output) -> None:
+    """Copy the state to a folder, while the monitor runs.
+
+    The copy shows one moment and is checked to the last byte. A folder that holds an earlier
+    backup is brought up to date, which costs only what is new.
+    """
+    with open_existing_store(loaded.config) as opened:
+        made = back_up(opened, destination)
+    output.result(_as_dict(made), f"{made.where}: {_amount(made)}, as of {made.at:%F %T} UTC")
+
+
+@store.command()
+@click.argument("source", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@with_config
+@with_output
+def restore(source: Path, loaded: Loaded, output: Output) -> None:
+    """Fill an empty state from a backup.
+
+    The place is state.dir, and state.url if it is set: a backup of SQLite can go into PostgreSQL
+    and back.
+    """
+    with open_store(loaded.config) as opened:
+        made = restore_backup(source, opened)
+    output.result(
+        _as_dict(made), f"{made.where}: {_amount(made)}, as it was at {made.at:%F %T} UTC"
+    )
+
+
+def _as_dict(made: Backup) -> dict[str, object]:
+    return {**asdict(made), "at": made.at.isoformat()}
+
+
+def _amount(made: Backup) -> str:
+    return f"{made.files} files, {made.bytes / 1e6:,.1f} MB copied"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from monitor.config import Config
 from monitor.feed.backbone import load_backbone
@@ -12,14 +11,24 @@ from monitor.feed.contract import Columns
 from monitor.feed.engine import Engine, open_engine
 from monitor.feed.images import Decoding
 from monitor.feed.spec import BackboneSpec
-from monitor.jobs.errors import NoDetector
+from monitor.jobs.state import current_version, open_existing_store, open_store
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.novelty.settings import Settings
 from monitor.store import Store
-from monitor.store.database import DATABASE_FILE
 from monitor.store.rows import Version
 from monitor.store.snapshots import load_snapshot
+
+__all__ = [
+    "columns_of",
+    "current_version",
+    "decoding_of",
+    "load_detector",
+    "open_engine_of",
+    "open_existing_store",
+    "open_store",
+    "settings_of",
+]
 
 
 def columns_of(config: Config) -> Columns:
@@ -51,34 +60,6 @@ def open_engine_of(config: Config) -> Engine:
         threads=chosen.threads,
         decoding=decoding_of(config),
     )
-
-
-def open_store(config: Config) -> Store:
-    """The state, made if it is not there yet."""
-    if config.state.url is not None:
-        return Store.open(config.state.url, files=config.state.dir)
-    return Store.open(Path(config.state.dir).expanduser())
-
-
-def open_existing_store(config: Config) -> Store:
-    """The state, for those who only read it: a misspelt folder is not created."""
-    folder = Path(config.state.dir).expanduser()
-    if config.state.url is None and not (folder / DATABASE_FILE).exists():
-        raise NoDetector(
-            f"{folder}: holds no state; fit a detector first with conclad fit, or say where it "
-            "is with --set state.dir=FOLDER"
-        )
-    return open_store(config)
-
-
-def current_version(store: Store) -> Version:
-    with store.reading() as tx:
-        version = tx.versions.current()
-    if version is None:
-        raise NoDetector(
-            f"{store.folder}: holds no detector yet; fit one with conclad fit --data FILES"
-        )
-    return version
 
 
 def load_detector(store: Store, version: Version, fingerprint: Fingerprint) -> Detector:

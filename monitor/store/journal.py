@@ -48,6 +48,13 @@ class Events(Repository):
             statement = statement.where(events.c.source == source)
         return self._all(Event, statement.order_by(events.c.id).limit(limit))
 
+    def latest(self, *, kinds: Sequence[str] = (), limit: int = 100) -> list[Event]:
+        """The newest first."""
+        statement = select(events)
+        if kinds:
+            statement = statement.where(events.c.kind.in_(kinds))
+        return self._all(Event, statement.order_by(events.c.id.desc()).limit(limit))
+
     def prune(self, before: datetime) -> int:
         """Delete old events, but never the newest: numbers must not be handed out again."""
         newest = select(func.max(events.c.id)).scalar_subquery()

@@ -1,0 +1,1 @@
+"""What the operator sees: the truth of the store as a status, as metrics and as webhooks."""

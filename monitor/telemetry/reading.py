@@ -1,0 +1,262 @@
+"""One consistent read of the store."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from monitor.store import Store, Transaction
+from monitor.store.errors import StoreError
+from monitor.store.rows import ClassRow, Count, Event, Publication, Query, Version
+from monitor.store.snapshots import read_meta
+from monitor.store.states import ClassOrigin, PoolState, VersionState
+from monitor.telemetry.truth import Coordinator, Discovery, Drift, InUse, Labels, Source, Truth
+
+#: The lease that a running monitor holds, and the rooms in which it leaves notes.
+COORDINATOR = "coordinator"
+MONITOR_ROOM, SOURCE_ROOM, DRIFT_ROOM = "monitor", "source", "drift"
+
+#: Counters of images by outcome and of rejected images by reason. A row too broken to name its
+#: source is counted under none, and is an image as well.
+IMAGES, REJECTIONS = "images", "rejected"
+
+#: The event of a new class, and how many of them are kept in sight: enough for a busy month,
+#: few enough that a series for each of them costs nothing.
+DISCOVERED = "class.discovered"
+DISCOVERIES_SHOWN = 100
+
+
+class TruthReader:
+    """Reads the truth, as often as anybody wants.
+
+    What never changes (the manifest of a detector version) is read once.
+
+    >>> import tempfile
+    >>> with Store.open(tempfile.mkdtemp()) as store:
+    ...     truth = TruthReader(store).read()
+    >>> truth.coordinator.running, truth.detector, truth.sources
+    (False, None, ())
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._meta: dict[str, Mapping[str, Any]] = {}
+
+    def read(self) -> Truth:
+        with self._store.reading() as tx:
+            seen = _look(tx)
+        return Truth(
+            at=seen.now,
+            where=self._store.database.where,
+            coordinator=seen.coordinator,
+            detector=self._in_use(seen),
+            versions=Counter(version.state for version in seen.versions),
+            held=tuple(v.number for v in seen.versions if v.state is VersionState.HELD),
+            classes=Counter(row.origin for row in seen.classes if row.living),
+            files=seen.files,
+            batches_pending=seen.batches_pending,
+            pools=seen.pools,
+            answers=seen.answers,
+            labels=seen.labels,
+            sources=tuple(_sources(seen)),
+            discoveries=tuple(_discovery(event) for event in seen.discoveries),
+            totals={(c.name, c.label): c.value for c in seen.counters if not c.source},
+        )
+
+    def _in_use(self, seen: _Seen) -> InUse | None:
+        if not seen.publications:
+            return None
+        last = seen.publications[-1]
+        version = next(v for v in seen.versions if v.number == last.number)
+        meta = self._meta_of(version)
+        ids = (
+            {entry["id"] for entry in meta["classes"]}
+            if meta is not None
+            else {row.id for row in seen.classes if row.living and row.created_in is not None}
+        )
+        discovered = {row.id for row in seen.classes if row.origin is not ClassOrigin.FIT}
+        calibration = {} if meta is None else meta["calibration"]
+        fingerprint = {} if meta is None else meta["fingerprint"]
+        return InUse(
+            version=version.number,
+            updated_at=last.at,
+            fingerprint=version.fingerprint,
+            known=len(ids),
+            discovered=len(ids & discovered),
+            t_inner=calibration.get("t_inner"),
+            exceedance=calibration.get("exceedance"),
+            backbone=fingerprint.get("backbone"),
+            precision=fingerprint.get("precision"),
+        )
+
+    def _meta_of(self, version: Version) -> Mapping[str, Any] | None:
+        """None when the files are out of reach: the rest of the truth is worth showing still."""
+        if version.sha256 not in self._meta:
+            try:
+                found = read_meta(self._store.folder, version.snapshot, sha256=version.sha256)
+            except (StoreError, OSError):
+                return None
+            self._meta = {version.sha256: found}
+        return self._meta[version.sha256]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The rows of one transaction, not yet put together."""
+
+    now: datetime
+    coordinator: Coordinator
+    versions: Sequence[Version]
+    publications: Sequence[Publication]
+    classes: Sequence[ClassRow]
+    files: Mapping[Any, int]
+    batches_pending: int
+    pools: Mapping[Any, int]
+    answers: Mapping[Any, int]
+    labels: Labels
+    counters: Sequence[Count]
+    open_queries: Sequence[Query]
+    discoveries: Sequence[Event]
+    sources: Mapping[str, Any]
+    drift: Mapping[str, Any]
+
+
+def _look(tx: Transaction) -> _Seen:
+    coordinator = _coordinator(tx)
+    asked_about = tx.pools.in_state(PoolState.ASKING, PoolState.WAITING)
+    counters = tx.counters.all()
+    return _Seen(
+        now=tx.now,
+        coordinator=coordinator,
+        versions=tx.versions.all(),
+        publications=tx.versions.publications(),
+        classes=tx.classes.all(),
+        files=tx.files.count_by_state(),
+        batches_pending=tx.batches.count_pending(),
+        pools=tx.pools.count_by_state(),
+        answers=tx.answers.count_by_kind(),
+        labels=Labels(
+            spent=int(sum(c.value for c in counters if c.name == "labels_spent")),
+            budget=sum(pool.budget for pool in asked_about),
+            asked=sum(pool.asked for pool in asked_about),
+            per_week=coordinator.labels_per_week,
+            this_week=coordinator.labels_this_week,
+        ),
+        counters=counters,
+        open_queries=list(_open_queries(tx)),
+        discoveries=tx.events.latest(kinds=[DISCOVERED], limit=DISCOVERIES_SHOWN),
+        sources=tx.notes.all(SOURCE_ROOM),
+        drift=tx.notes.all(DRIFT_ROOM),
+    )
+
+
+def _coordinator(tx: Transaction) -> Coordinator:
+    lease = tx.leases.get(COORDINATOR)
+    note = _mapping(tx.notes.get(MONITOR_ROOM, COORDINATOR))
+    listing, labels = _mapping(note.get("listing")), _mapping(note.get("labels"))
+    return Coordinator(
+        running=lease is not None and lease.expires_at > tx.now,
+        owner=None if lease is None else lease.owner,
+        since=None if lease is None else lease.acquired_at,
+        version=note.get("version"),
+        host=note.get("host"),
+        pid=note.get("pid"),
+        address=note.get("address"),
+        started_at=_moment(note.get("started_at")),
+        actors_up=_mapping(note.get("actors_up")),
+        files_waiting=int(listing.get("files_waiting") or 0),
+        oldest_waiting_at=_moment(listing.get("oldest_waiting_at")),
+        labels_per_week=labels.get("per_week"),
+        labels_this_week=labels.get("spent_this_week"),
+    )
+
+
+def _open_queries(tx: Transaction) -> Iterator[Query]:
+    last = 0
+    while page := tx.queries.list_open(after=last):
+        yield from page
+        last = page[-1].id
+
+
+def _sources(seen: _Seen) -> Iterator[Source]:
+    """A source is what has counters: when they are dropped, it is gone, whatever else remains."""
+    counts: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for count in seen.counters:
+        if count.source or count.name in (IMAGES, REJECTIONS):
+            counts[count.source][count.name][count.label] = count.value
+    waiting: dict[str, list[datetime]] = defaultdict(list)
+    for query in seen.open_queries:
+        waiting[query.source_id].append(query.opened_at)
+    for name in sorted({*counts, *waiting}):
+        found = counts[name]
+        note = _mapping(seen.sources.get(name))
+        yield Source(
+            name=name,
+            images=_whole(found[IMAGES]),
+            rejected=_whole(found[REJECTIONS]),
+            above=sum(found["above"].values()),
+            expected_above=sum(found["expected_above"].values()),
+            ratios=found["score_ratio"],
+            ratio_sum=sum(found["score_ratio_sum"].values()),
+            queries_open=len(waiting[name]),
+            oldest_query_at=min(waiting[name], default=None),
+            last_captured_at=_moment(note.get("last_captured_at")),
+            last_commit_at=_moment(note.get("last_commit_at")),
+            drift=_drift(seen.drift.get(name)),
+        )
+
+
+def _drift(note: Any) -> Drift | None:
+    found = _mapping(note)
+    strength = found.get("strength")
+    if not isinstance(strength, int | float):
+        return None
+    since = _moment(found.get("since"))
+    words = found.get("words")
+    return Drift(
+        strength=float(strength),
+        active=bool(found.get("drifting", since is not None)),
+        since=since,
+        words=", ".join(map(str, words)) if isinstance(words, list) else words,
+    )
+
+
+def _discovery(event: Event) -> Discovery:
+    payload = event.payload
+    return Discovery(
+        at=event.at,
+        class_id=str(payload.get("class_id", "")),
+        name=str(payload.get("name", "")),
+        source=event.source,
+        version=payload.get("version"),
+        pool=payload.get("pool"),
+        human=int(payload.get("human") or 0),
+        pseudo=int(payload.get("pseudo") or 0),
+        sources=_mapping(payload.get("sources")),
+    )
+
+
+def _whole(counts: Mapping[str, float]) -> dict[str, int]:
+    return {label: int(value) for label, value in counts.items()}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Notes are written by others, and by other versions: what is no mapping says nothing."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _moment(value: Any) -> datetime | None:
+    """
+    >>> _moment("2024-05-17T06:00:00+00:00"), _moment("yesterday"), _moment(None)
+    (datetime.datetime(2024, 5, 17, 6, 0, tzinfo=datetime.timezone.utc), None, None)
+    """
+    if not isinstance(value, str):
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

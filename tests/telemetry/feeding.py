@@ -1,0 +1,271 @@
+"""A monitor's life written into a real store, in the way the coordinator writes it.
+
+Every function makes one step through the store's own interface: counters move in the
+transaction of what they count, readings are notes, and what happened is an event.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from monitor.store import NewClass, Occurrence, ScoredBatch, Store, Update, commit_batch
+from monitor.store import commit_version as publish
+from monitor.store.files import REJECTED, VERDICTS, table
+from monitor.store.rows import Count, FileStat, Lease, Query, Version
+from monitor.store.states import AnswerKind, ClassOrigin, PoolState
+from tests.store.building import CAPTURED, plan_feed, sample, scored, small_detector
+
+BORDERS = ("0.25", "0.5", "0.75", "0.9", "1", "1.1", "1.25", "1.5", "2", "4", "+Inf")
+EXCEEDANCE = 0.02
+
+_numbers = itertools.count(1)
+
+
+def fit(store: Store) -> Version:
+    """The first detector, of two classes."""
+    detector = small_detector()
+    return publish(
+        store,
+        Update(
+            key="fit:1",
+            detector=detector,
+            parent=None,
+            classes=[NewClass(c.id, c.name, ClassOrigin.FIT) for c in detector.classes],
+            who="fit",
+        ),
+    )
+
+
+def start_monitor(store: Store, owner: str = "host-1:4242", ttl: float = 3600) -> Lease:
+    """Take the coordinator's lease and leave its notes."""
+    lease = store.acquire_lease("coordinator", owner, timedelta(seconds=ttl))
+    note_monitor(store)
+    return lease
+
+
+def note_monitor(
+    store: Store,
+    *,
+    waiting: int = 3,
+    oldest: datetime | None = None,
+    per_week: int | None = 500,
+    this_week: int = 40,
+    actors: Mapping[str, int] | None = None,
+) -> None:
+    with store.transaction() as tx:
+        oldest = oldest or tx.now - timedelta(seconds=20)
+        note = {
+            "started_at": tx.now.isoformat(),
+            "version": "0.1.0",
+            "host": "host-1",
+            "pid": 4242,
+            "address": "local",
+            "embedders": 2,
+            "scorers": 1,
+            "actors_up": actors or {"embedder": 2, "scorer": 1, "querier": 1, "updater": 1},
+            "listing": {"files_waiting": waiting, "oldest_waiting_at": oldest.isoformat()},
+            "labels": {"per_week": per_week, "spent_this_week": this_week},
+        }
+        tx.notes.set("monitor", "coordinator", note)
+
+
+def judge(
+    store: Store,
+    source: str = "cam-1",
+    *,
+    known: int = 90,
+    novel: int = 2,
+    rejected: int = 1,
+    version: int = 1,
+) -> ScoredBatch:
+    """Commit one batch of a source with so many images of each outcome; returns it."""
+    path = f"feed/{source}/{next(_numbers):06d}.parquet"
+    (batch,) = plan_feed(store, path, rows=known + novel + rejected, size=known + novel + rejected)
+    ratios = np.concatenate([np.linspace(0.3, 0.99, known), np.linspace(1.05, 3.0, novel)]).tolist()
+    rows = range(len(ratios))
+    whole = ScoredBatch(
+        batch_id=batch.id,
+        detector_version=version,
+        verdicts=table(
+            VERDICTS,
+            {
+                "image_id": [f"{path}:{row}" for row in rows],
+                "source_id": [source] * len(ratios),
+                "captured_at": [CAPTURED] * len(ratios),
+                "score": ratios,
+                "score_ratio": ratios,
+                "verdict": ["novel" if ratio > 1 else "known" for ratio in ratios],
+                "nearest_class": ["c1"] * len(ratios),
+                "detector_version": [version] * len(ratios),
+                "file": [path] * len(ratios),
+                "row": list(rows),
+            },
+        ),
+        rejected=table(
+            REJECTED,
+            {
+                "source_id": [source] * rejected,
+                "file": [path] * rejected,
+                "row": list(range(len(ratios), len(ratios) + rejected)),
+                "reason": ["truncated"] * rejected,
+            },
+        ),
+        counts=score_counts(source, ratios),
+    )
+    commit_batch(store, whole)
+    return whole
+
+
+def score_counts(source: str, ratios: Sequence[float]) -> list[Count]:
+    """What the coordinator counts of a batch besides the store's own images."""
+    borders = np.asarray([float(border) for border in BORDERS])
+    buckets = np.bincount(np.searchsorted(borders, ratios), minlength=len(BORDERS))
+    return [
+        Count("batches", "", "done", 1),
+        Count("above", source, "", float(sum(ratio > 1 for ratio in ratios))),
+        Count("expected_above", source, "", EXCEEDANCE * len(ratios)),
+        Count("score_ratio_sum", source, "", float(sum(ratios))),
+        *(
+            Count("score_ratio", source, border, float(n))
+            for border, n in zip(BORDERS, buckets, strict=True)
+        ),
+    ]
+
+
+def note_source(
+    store: Store,
+    source: str,
+    *,
+    captured: datetime | None = None,
+    committed: datetime | None = None,
+) -> None:
+    with store.transaction() as tx:
+        captured, committed = captured or tx.now - timedelta(seconds=30), committed or tx.now
+        note = {"last_captured_at": captured.isoformat(), "last_commit_at": committed.isoformat()}
+        tx.notes.set("source", source, {**note, "images": 1})
+
+
+def ask(
+    store: Store, source: str = "cam-1", *, count: int = 4, budget: int = 10, version: int = 1
+) -> list[Query]:
+    """Fill a pool, close it, and open a round of questions about it."""
+    path = f"feed/{source}/{next(_numbers):06d}.parquet"
+    (batch,) = plan_feed(store, path, rows=20, size=20)
+    with store.transaction() as tx:
+        pool = tx.pools.filling() or tx.pools.open()
+    asked = scored(batch, source=source, pool=pool.id, file=path, version=version)
+    ratios = asked.verdicts.column("score_ratio").to_pylist()
+    commit_batch(store, replace(asked, counts=score_counts(source, ratios)))
+    with store.transaction() as tx:
+        tx.pools.move(pool.id, PoolState.CLOSED)
+        tx.pools.begin_asking(pool.id, budget=budget, detector_version=version)
+        tx.events.append("pool.triggered", {"pool": pool.id}, source=source)
+        samples = [sample(batch.id, row, source_id=source, file=path) for row in range(count)]
+        opened = tx.queries.open(pool.id, 1, samples)
+        tx.pools.move(pool.id, PoolState.WAITING)
+        tx.counters.add([Count("labels_spent", "", "", count)])
+        payload = {"pool": pool.id, "round": 1, "count": count, "open": tx.queries.count_open()}
+        tx.events.append("queries.opened", {**payload, "sources": {source: count}}, source=source)
+    return opened
+
+
+def answer(store: Store, queries: Sequence[Query], *, new: str = "dune") -> None:
+    """The first is a known class after all, one cannot be told, the others are new."""
+    with store.transaction() as tx:
+        named = tx.classes.ensure(new, ClassOrigin.PERSON)
+        for number, query in enumerate(queries):
+            kind = AnswerKind.NEW_CLASS
+            if number < 2:
+                kind = (AnswerKind.KNOWN_CLASS, AnswerKind.CANNOT_TELL)[number]
+            class_id = {AnswerKind.KNOWN_CLASS: "c1", AnswerKind.NEW_CLASS: named.id}.get(kind)
+            client = f"client-{query.id}"
+            tx.answers.record(query.id, kind, who="ann", client_id=client, class_id=class_id)
+            said = {AnswerKind.KNOWN_CLASS: "known", AnswerKind.NEW_CLASS: "new"}
+            tx.counters.add([Count("false_novel", "", said.get(kind, "cannot_tell"), 1)])
+
+
+def discover(store: Store, queries: Sequence[Query], *, name: str = "dune") -> Version:
+    """Close the round and publish the version that knows the new class."""
+    pool_id, source = queries[0].pool_id, queries[0].source_id
+    with store.transaction() as tx:
+        tx.queries.close_round(pool_id, queries[0].round)
+        tx.pools.move(pool_id, PoolState.ASKING)
+        named = tx.classes.ensure(name, ClassOrigin.PERSON)
+        parent = tx.versions.current()
+    assert parent is not None
+    old = small_detector(parent.number - 1)
+    detector = small_detector(parent.number)
+    discovered = {
+        "class_id": named.id,
+        "name": name,
+        "version": parent.number + 1,
+        "pool": pool_id,
+        "human": len(queries) - 2,
+        "pseudo": 12,
+        "sources": {source: 14},
+    }
+    assert old is not detector
+    return publish(
+        store,
+        Update(
+            key=f"pool:{pool_id}",
+            detector=detector,
+            parent=parent.number,
+            classes=[NewClass(named.id, name, ClassOrigin.PERSON)],
+            pool_id=pool_id,
+            counts=[
+                Count("discoveries", "", "", 1),
+                Count("inner_loops", "", "discovered", 1),
+                Count("inner_loop_rounds", "", "", 2),
+                Count("inner_loop_seconds", "", "", 3.5),
+                Count("pseudo_labels", "", "accepted", 12),
+                Count("pseudo_labels", "", "contradicted", 1),
+            ],
+            events=[Occurrence("class.discovered", discovered, source)],
+        ),
+    )
+
+
+def drifts(store: Store, source: str, strength: float, *, since: datetime | None = None) -> None:
+    with store.transaction() as tx:
+        since = since or tx.now
+        state = {"strength": strength, "drifting": strength > 1, "words": ["darker", "blurred"]}
+        tx.notes.set("drift", source, {**state, "since": since.isoformat()})
+        if strength > 1:
+            tx.events.append("drift.detected", {**state, "since": since.isoformat()}, source=source)
+
+
+def trouble(store: Store) -> None:
+    """A file that cannot be read, an actor that died, an update that failed."""
+    with store.transaction() as tx:
+        (file,) = tx.files.register([FileStat("feed/broken.parquet", 10)]).new
+        tx.files.quarantine(file.id, "no Parquet file")
+        tx.events.append("file.quarantined", {"path": file.path})
+        tx.counters.add(
+            [
+                Count("update_failures", "", "", 1),
+                Count("actor_restarts", "", "embedder", 1),
+                Count("batches", "", "quarantined", 1),
+                Count("inner_loops", "", "nothing new", 1),
+            ]
+        )
+
+
+def whole_life(store: Store) -> None:
+    """Everything that the telemetry shows has happened at least once."""
+    fit(store)
+    start_monitor(store)
+    for source in ("cam-1", "cam-2"):
+        judge(store, source)
+        note_source(store, source)
+        drifts(store, source, 0.2)
+    queries = ask(store, "cam-2", count=6)
+    answer(store, queries)
+    discover(store, queries)
+    ask(store, "cam-1", count=3, version=2)
+    trouble(store)
