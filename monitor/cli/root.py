@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "score": ("monitor.cli.score:score", "Judge the images of some Parquet files."),
     "embed": ("monitor.cli.embed:embed", "Write the features of images to Parquet."),
     "evaluate": ("monitor.cli.evaluate:evaluate", "Compare novelty detectors on labelled data."),
+    "status": ("monitor.cli.status:status", "Show what is known, what is new, and what waits."),
     "store": ("monitor.cli.store:store", "Look after the state folder."),
 }
 

@@ -124,14 +124,6 @@ def read_meta(folder: Folder, name: str, *, sha256: str | None = None) -> dict[s
     return meta
 
 
-def snapshot_meta(folder: Folder, name: str, *, sha256: str | None = None) -> dict[str, Any]:
-    """What a snapshot says of its detector besides the arrays: classes, calibration, settings."""
-    text = _read(folder, f"{name}/{MANIFEST}")
-    manifest = _manifest(text, folder.path(name))
-    _check_manifest(text, sha256, folder.path(name))
-    return dict(manifest["meta"])
-
-
 def verify_snapshot(folder: Folder, name: str, sha256: str | None = None) -> None:
     """Check everything that can be checked without making a detector of it."""
     _checked(folder, name, None, sha256)
@@ -275,14 +267,6 @@ def _manifest(text: bytes, where: str) -> dict[str, Any]:
     if found.get("seal") != _seal(body):
         raise SnapshotTampered(f"{where}: the manifest was changed after it was written")
     return found
-
-
-def _check_manifest(text: bytes, sha256: str | None, where: str) -> None:
-    if sha256 is not None and hashlib.sha256(text).hexdigest() != sha256:
-        raise SnapshotTampered(
-            f"{where}/{MANIFEST}: is not the manifest that was published; "
-            "restore the folder from a backup, or roll back to another version"
-        )
 
 
 def _check_backbone(manifest: Mapping[str, Any], expected: Fingerprint | None, where: str) -> None:
