@@ -65,6 +65,14 @@ class TableMismatch(StoreError):
     """A table does not have the columns of the file it should become."""
 
 
+class BackupIncomplete(StoreError):
+    """The copy of the state could not be finished, or has no place to go."""
+
+
+class RestoreRefused(StoreError):
+    """The backup is not whole, or there is something that it would overwrite."""
+
+
 class SnapshotError(StoreError):
     """A saved detector cannot be used."""
 
