@@ -30,6 +30,16 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "embed": ("monitor.cli.embed:embed", "Write the features of images to Parquet."),
     "evaluate": ("monitor.cli.evaluate:evaluate", "Compare novelty detectors on labelled data."),
     "status": ("monitor.cli.status:status", "Show what is known, what is new, and what waits."),
+    "queries": ("monitor.cli.queries:queries", "List the questions that wait for an answer."),
+    "label": (
+        "monitor.cli.label:label",
+        "Answer a question: CLASS is the name or id of a class, or a new name.",
+    ),
+    "classes": ("monitor.cli.classes:classes", "List the classes, and correct them."),
+    "detector": (
+        "monitor.cli.detector:detector",
+        "List detector versions, compare them, and go back.",
+    ),
     "store": ("monitor.cli.store:store", "Look after the state folder."),
 }
 

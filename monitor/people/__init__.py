@@ -1,0 +1,1 @@
+"""What people do to the state: answer questions, correct classes, choose detector versions."""

@@ -1,0 +1,212 @@
+"""Pseudo-labels: what the detector concluded by itself, and what people say is wrong about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from monitor.novelty.arrays import Floats
+from monitor.novelty.detector import Detector, KnownClass
+from monitor.people.errors import NotPossible
+from monitor.people.operations import Changed, living, operation_id, publish_change
+from monitor.store.errors import NotFound
+from monitor.store.exemplars import exemplars_of, keep_exemplars
+from monitor.store.files import BY_PERSON, BY_PSEUDO_LABEL, feature_matrix, read_table
+from monitor.store.publish import Occurrence
+from monitor.store.rows import Count
+from monitor.store.store import Store, Transaction
+
+ROOM = "wrong_labels"
+"""Notes by class: the samples that people have taken out of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """One sample that a discovery brought into a class."""
+
+    class_id: str
+    source_id: str
+    image_id: str
+    captured_at: datetime | None
+    by: str
+    confidence: float | None
+    version: int
+    pool: int | None
+    file: str
+    row: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.source_id, self.image_id
+
+
+def assigned_to(store: Store, class_id: str) -> list[Assigned]:
+    """The samples of a class and of those merged into it, without those marked wrong.
+
+    The least certain come first: they are the ones worth looking at.
+    """
+    with store.reading() as tx:
+        outputs = tx.outputs.of_kind("discoveries")
+        members = {row.id for row in tx.classes.all() if tx.classes.resolve(row.id).id == class_id}
+        wrong = _wrong(tx, members)
+    found = [
+        one
+        for output in outputs
+        for one in _rows(store, output.name, members)
+        if one.key not in wrong
+    ]
+    return sorted(found, key=lambda one: (one.by == BY_PERSON, one.confidence or 0.0))
+
+
+def mark_wrong(
+    store: Store,
+    class_id: str,
+    source_id: str,
+    image_id: str,
+    *,
+    who: str,
+    operation: str | None = None,
+) -> Changed:
+    """Take a pseudo-labelled sample out of its class and fit the class anew without it.
+
+    Needs the features of the pools that the class was found in. Once retention has dropped
+    them the class can be retired or rolled back, but no longer mended.
+    """
+    key = f"wrong:{operation or operation_id()}"
+    with store.reading() as tx:
+        row = living(tx, class_id)
+        done = tx.versions.by_key(key)
+    if done is not None:
+        return Changed(done.reason or "", class_id, done.number)
+    samples = assigned_to(store, class_id)
+    gone = next((one for one in samples if one.key == (source_id, image_id)), None)
+    if gone is None or gone.by != BY_PSEUDO_LABEL:
+        raise NotFound(
+            f"{image_id!r} of {source_id!r}: is no pseudo-label of {row.name!r}; an answer that a "
+            "person gave is corrected by rolling back"
+        )
+    kept = [one for one in samples if one.key != gone.key]
+    features = _features(store, kept)
+
+    def make(detector: Detector) -> Detector:
+        known = detector.find(class_id)
+        changed = _without(known, kept, features, detector)
+        classes = [changed if one.id == class_id else one for one in detector.classes]
+        return Detector.of(classes, fingerprint=detector.fingerprint, settings=detector.settings)
+
+    def note(tx: Transaction) -> None:
+        marked = tx.notes.get(ROOM, class_id, [])
+        entry = {"source_id": source_id, "image_id": image_id, "who": who}
+        tx.notes.set(ROOM, class_id, [*marked, entry])
+        for member in {one.class_id for one in samples} | {class_id}:
+            shown = exemplars_of(tx, member)
+            left = [one for one in shown if (one.source_id, one.image_id) != gone.key]
+            if left != shown:
+                keep_exemplars(tx, member, left)
+
+    what = f"{image_id} of {source_id} taken out of {row.name}"
+    payload: dict[str, Any] = {
+        "class_id": class_id,
+        "name": row.name,
+        "image_id": image_id,
+        "who": who,
+    }
+    version = publish_change(
+        store,
+        key=key,
+        make=make,
+        reason=what,
+        who=who,
+        events=[Occurrence("pseudo_label.wrong", payload, source_id)],
+        counts=[Count("pseudo_labels", "", "contradicted", 1)],
+        also=note,
+    )
+    return Changed(what, class_id, version.number)
+
+
+def _without(
+    known: KnownClass, kept: Sequence[Assigned], features: Floats, detector: Detector
+) -> KnownClass:
+    """The class fitted on the samples that are left, a mode for each class it was merged from."""
+    if known.origin == "fit" or known.count != len(kept) + 1:
+        raise NotPossible(
+            f"{known.name!r}: was not made of discovered images alone, so it cannot be fitted "
+            "again without one of them; retire it, or roll back"
+        )
+    # The class itself comes first, so that its own mode stays its first.
+    parts = sorted({one.class_id for one in kept}, key=lambda part: (part != known.id, part))
+    rng = np.random.default_rng(0)
+    fitted = [
+        KnownClass.fit(
+            known.id,
+            known.name,
+            features[[i for i, one in enumerate(kept) if one.class_id == part]],
+            settings=detector.settings,
+            rng=rng,
+        )
+        for part in parts
+    ]
+    return replace(
+        known,
+        modes=tuple(mode for part in fitted for mode in part.modes),
+        reserve=np.concatenate([part.reserve for part in fitted]),
+        pseudo=sum(one.by == BY_PSEUDO_LABEL for one in kept),
+    )
+
+
+def _features(store: Store, samples: Sequence[Assigned]) -> Floats:
+    """The spooled features of these samples, in their order."""
+    if not samples:
+        raise NotPossible("it is the last image of its class; retire the class instead")
+    found: dict[tuple[str, str], Floats] = {}
+    wanted = {one.key for one in samples}
+    for pool_id in sorted({one.pool for one in samples if one.pool is not None}):
+        with store.reading() as tx:
+            members = tx.pools.members(pool_id)
+        for member in members:
+            table = read_table(store.folder, member.name)
+            keys = list(
+                zip(
+                    table.column("source_id").to_pylist(),
+                    table.column("image_id").to_pylist(),
+                    strict=True,
+                )
+            )
+            if wanted.intersection(keys):
+                matrix = feature_matrix(table.column("features"))
+                found |= {key: matrix[i] for i, key in enumerate(keys) if key in wanted}
+    if len(found) < len(wanted):
+        raise NotPossible(
+            "the features that the class was fitted on are not kept any more; retire the class, "
+            "or roll back to a version before it"
+        )
+    return np.stack([found[one.key] for one in samples])
+
+
+def _wrong(tx: Transaction, class_ids: Iterable[str]) -> set[tuple[str, str]]:
+    return {
+        (entry["source_id"], entry["image_id"])
+        for class_id in class_ids
+        for entry in tx.notes.get(ROOM, class_id, [])
+    }
+
+
+def _rows(store: Store, name: str, members: set[str]) -> Iterable[Assigned]:
+    for row in read_table(store.folder, name).to_pylist():
+        if row["class_id"] in members:
+            yield Assigned(
+                class_id=row["class_id"],
+                source_id=row["source_id"],
+                image_id=row["image_id"],
+                captured_at=row["captured_at"],
+                by=row["by"],
+                confidence=row["confidence"],
+                version=row["detector_version"],
+                pool=row["pool"],
+                file=row["file"],
+                row=row["row"],
+            )
