@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from monitor.config.suggest import nearest
+from monitor.config.telemetry import Metrics, Webhooks
 from monitor.config.values import AsTuple, Section
 
 
@@ -328,3 +329,5 @@ class Config(Section):
     labels: Labels = Labels()
     gate: Gate = Gate()
     state: State = State()
+    metrics: Metrics = Metrics()
+    webhooks: Webhooks = Webhooks()

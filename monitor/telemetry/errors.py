@@ -1,0 +1,17 @@
+"""What stands in the way of showing things."""
+
+from __future__ import annotations
+
+from monitor.errors import ConcladError
+
+
+class TelemetryError(ConcladError):
+    """The root of everything this room refuses."""
+
+
+class MetricsUnavailable(TelemetryError):
+    """The page cannot be served where the configuration says."""
+
+
+class WebhookRefused(TelemetryError):
+    """The webhooks cannot be used as they are configured."""

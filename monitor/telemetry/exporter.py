@@ -1,0 +1,250 @@
+"""The page that Prometheus reads: the truth of the store, served from a thread of its own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from socketserver import ThreadingMixIn
+from types import TracebackType
+from typing import Any, Self
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+from sqlalchemy.exc import SQLAlchemyError
+
+from monitor.config.telemetry import Metrics
+from monitor.errors import ConcladError
+from monitor.store import Store
+from monitor.telemetry.capping import Cap
+from monitor.telemetry.errors import MetricsUnavailable
+from monitor.telemetry.families import Family, families, gauge
+from monitor.telemetry.reading import TruthReader
+
+#: Two scrapers, or a person who reloads the page, share one look at the store.
+CACHE_SECONDS = 1.0
+
+#: From a cached batch of a few images to an inner loop over a large pool.
+STAGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+
+
+class Exporter:
+    """Serves ``/metrics`` (and ``/healthz``, which says that the thread lives).
+
+    Figures come from the store; the durations of stages are this process's own, told to
+    :meth:`observe_stage`. A store that cannot be read shows as ``conclad_store_up 0``.
+
+    >>> import tempfile, urllib.request
+    >>> store = Store.open(tempfile.mkdtemp())
+    >>> with Exporter(store, Metrics(port=0)) as exporter:
+    ...     page = urllib.request.urlopen(exporter.url).read().decode()
+    >>> "conclad_monitor_running 0.0" in page
+    True
+    >>> store.close()
+    """
+
+    def __init__(self, store: Store, settings: Metrics) -> None:
+        self._settings = settings
+        self._registry = CollectorRegistry()
+        self._stages = Histogram(
+            "conclad_stage_duration_seconds",
+            "Durations of the stages of the work in this process since it started.",
+            ["stage"],
+            buckets=STAGE_BUCKETS,
+            registry=None,
+        )
+        self._registry.register(_Truth(store, settings))
+        self._registry.register(_WithoutCreated(self._stages))
+        ProcessCollector(registry=self._registry)
+        self._server: WSGIServer | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        return self._registry
+
+    @property
+    def url(self) -> str | None:
+        """Where the page is; nothing while it is not served."""
+        if self._server is None:
+            return None
+        host = self._settings.host
+        host = "127.0.0.1" if host in ("", "0.0.0.0") else host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._server.server_port}/metrics"
+
+    def start(self) -> str | None:
+        """Begin to serve and say where; None where the metrics are turned off."""
+        if not self._settings.enabled or self._server is not None:
+            return self.url
+        host, port = self._settings.host, self._settings.port
+        try:
+            self._server = make_server(
+                host, port, _routes(self._registry), _server_class(host), _Quiet
+            )
+        except (OSError, OverflowError) as error:
+            raise MetricsUnavailable(
+                f"metrics cannot be served on {host}:{port} ({error}); choose another address with "
+                "metrics.host and metrics.port, or turn them off with metrics.enabled=false"
+            ) from error
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="conclad-metrics", daemon=True
+        )
+        self._thread.start()
+        return self.url
+
+    def close(self) -> None:
+        """Stop serving; harmless when nothing was."""
+        server, thread = self._server, self._thread
+        self._server = self._thread = None
+        if server is not None and thread is not None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    def observe_stage(self, stage: str, seconds: float) -> None:
+        """Note how long a stage took: decode, embed, score, commit, …"""
+        self._stages.labels(stage).observe(seconds)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Truth(Collector):
+    """Looks at the store when somebody asks, but not more often than makes sense."""
+
+    def __init__(self, store: Store, settings: Metrics) -> None:
+        self._reader = TruthReader(store)
+        self._cap = Cap(store, settings.sources_most)
+        self._links = gauge(
+            "links_info",
+            "Always 1; the labels say where people find desk, dashboards and runbooks.",
+            ("desk", "grafana", "runbooks"),
+            {
+                tuple(
+                    url.rstrip("/")
+                    for url in (settings.desk_url, settings.grafana_url, settings.runbooks_url)
+                ): 1
+            },
+        )
+        self._lock = threading.Lock()
+        self._page: tuple[Metric, ...] = ()
+        self._read_at = float("-inf")
+
+    def collect(self) -> Iterable[Metric]:
+        with self._lock:
+            if time.monotonic() - self._read_at >= CACHE_SECONDS:
+                self._page = tuple(as_metric(family) for family in self._look())
+                self._read_at = time.monotonic()
+            return self._page
+
+    def _look(self) -> Iterator[Family]:
+        began = time.monotonic()
+        try:
+            truth = self._reader.read()
+            shown = self._cap.apply(truth.sources)
+        except (ConcladError, SQLAlchemyError, OSError):
+            found: Sequence[Family] = ()
+        else:
+            found = tuple(families(truth, shown))
+        yield self._links
+        yield gauge(
+            "store_up",
+            "1 when the store could be read for this page, else 0 and most else is missing.",
+            (),
+            {(): float(bool(found))},
+        )
+        yield gauge(
+            "store_read_seconds",
+            "How long it took to read the store for this page.",
+            (),
+            {(): time.monotonic() - began},
+        )
+        yield from found
+
+
+class _WithoutCreated(Collector):
+    """Prometheus has no use for the moment at which a process-local series was made."""
+
+    def __init__(self, inner: Collector) -> None:
+        self._inner = inner
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._inner.collect():
+            metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
+            yield metric
+
+
+def as_metric(family: Family) -> Metric:
+    """In the form that prometheus-client writes out."""
+    if family.kind == "histogram":
+        histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+        for labels, buckets in (family.buckets or {}).items():
+            histogram.add_metric(labels, buckets, sum_value=family.values[labels])
+        return histogram
+    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = kind(family.name, family.help, labels=family.labels)
+    for labels, value in family.values.items():
+        metric.add_metric(labels, value)
+    return metric
+
+
+def _routes(registry: CollectorRegistry) -> Callable[[Environ, StartResponse], Iterable[bytes]]:
+    metrics = make_wsgi_app(registry)
+
+    def app(environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO")
+        if path == "/metrics":
+            page: Iterable[bytes] = metrics(environ, start)
+            return page
+        found = path == "/healthz"
+        start("200 OK" if found else "404 Not Found", [("Content-Type", "text/plain")])
+        return [b"ok\n" if found else b"the metrics are at /metrics\n"]
+
+    return app
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A slow reader keeps nobody else waiting, and none of them keeps the process alive."""
+
+    daemon_threads = True
+
+
+def _server_class(host: str) -> type[WSGIServer]:
+    if ":" not in host:
+        return _Server
+
+    class _Server6(_Server):
+        address_family = socket.AF_INET6
+
+    return _Server6
+
+
+class _Quiet(WSGIRequestHandler):
+    """A line in the log for every scrape would be all that the log says."""
+
+    # A reader that connects and says nothing must not hold a thread for ever.
+    timeout = 30
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
