@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("monitor.cli.init:init", "Write a commented configuration."),
     "config": ("monitor.cli.config:config", "Show the configuration and where it comes from."),
     "fit": ("monitor.cli.fit:fit", "Learn the known classes from labelled images."),
+    "run": ("monitor.cli.run:run", "Watch a feed: judge, ask about what is new, learn it."),
     "score": ("monitor.cli.score:score", "Judge the images of some Parquet files."),
     "embed": ("monitor.cli.embed:embed", "Write the features of images to Parquet."),
     "evaluate": ("monitor.cli.evaluate:evaluate", "Compare novelty detectors on labelled data."),

@@ -234,7 +234,7 @@ class Pools(Section):
         "calibration explains, in this pool or over several. 'any': whenever one does.",
     )
     false_alarms: float = Field(
-        default=1000.0,
+        default=200.0,
         gt=1,
         description="Pools between two false alarms of the trigger, on average at least.",
     )
@@ -260,7 +260,7 @@ class Labels(Section):
         le=1,
         description="Questions about a pool, as a share of its images; not all need be asked.",
     )
-    least: int = Field(default=8, ge=1, description="Questions that any pool may ask.")
+    least: int = Field(default=1, ge=1, description="Questions that any pool may ask.")
     most: int = Field(default=200, ge=1, description="Questions about one pool at most.")
     per_week: int = Field(
         default=1000,

@@ -62,7 +62,7 @@ def embed_images(
     pool = ThreadPoolExecutor(count, thread_name_prefix="embed")
     try:
         while part := list(islice(stream, size)):
-            waiting.append(pool.submit(_embed, part, engine))
+            waiting.append(pool.submit(embed_part, part, engine))
             # One more than there are workers: the next batch lies ready when one is done.
             if len(waiting) > count:
                 yield waiting.popleft().result()
@@ -72,7 +72,8 @@ def embed_images(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _embed(part: list[tuple[Key, bytes]], engine: Engine) -> Embedded[Key]:
+def embed_part(part: list[tuple[Key, bytes]], engine: Engine) -> Embedded[Key]:
+    """One batch, in the caller's thread."""
     recipe = engine.backbone.preprocessing
     pixels = np.empty((len(part), recipe.size, recipe.size, 3), np.uint8)
     keys: list[Key] = []

@@ -30,7 +30,7 @@ EVERYWHERE = ""
 # By how much more than the baseline's rate may lie above: a trickle, or half of the pool.
 _EXCESSES = np.array([0.01, 0.02, 0.05, 0.1, 0.2, 0.4])
 # The rate that is bet against is exceeded by the true one with this probability.
-_UNSURE = 0.05
+_UNSURE = 0.2
 # What a baseline remembers at most, in samples: about a pool, so that a feed may change.
 _MEMORY = 5000.0
 # Beyond this a bet is as good as certain; it must stay a finite number in JSON.

@@ -11,7 +11,7 @@ from monitor.novelty.detector import Calibration
 from monitor.novelty.trigger import Evidence, Tally
 
 CALIBRATION = Calibration(t_inner=1.0, exceedance=0.05, mean=0.5, std=0.2, count=1000)
-RARE = 1000.0
+RARE = 200.0
 
 
 def drawn(rng: np.random.Generator, rates: dict[str, float], samples: int) -> dict[str, Tally]:
@@ -42,7 +42,7 @@ def test_a_trickle_is_found_over_several_pools_though_none_is_telling(seed: int)
     evidence = Evidence()
     pools = 0
     while not evidence.verdict(RARE).triggered and pools < 60:
-        evidence = evidence.weighed(drawn(rng, {"a": 0.10, "b": 0.05}, 300), CALIBRATION)
+        evidence = evidence.weighed(drawn(rng, {"a": 0.08, "b": 0.05}, 300), CALIBRATION)
         pools += 1
     assert 1 < pools < 60
 

@@ -1,0 +1,76 @@
+"""``conclad run``."""
+
+from __future__ import annotations
+
+import click
+
+from monitor.cli.options import with_config, with_output
+from monitor.cli.output import Output, table
+from monitor.config.load import Loaded
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Work through what is there, then stop.")
+@click.option(
+    "--oracle-column",
+    metavar="NAME",
+    help="A column of the feed that answers in place of people, for evaluations.",
+)
+@click.option(
+    "--address",
+    metavar="local|auto|none|HOST:PORT",
+    help="The Ray to use: start one here, join a cluster, or do without.",
+)
+@with_config
+@with_output
+def run(
+    once: bool,
+    oracle_column: str | None,
+    address: str | None,
+    loaded: Loaded,
+    output: Output,
+) -> None:
+    """Watch the feed: judge what comes, ask about what is new, learn it, go on.
+
+    Runs until it is stopped (SIGTERM, Ctrl-C), finishes what is in flight, and goes on from
+    there the next time. Whatever dies meanwhile, every image gets exactly one verdict.
+    """
+    from actors.coordinator import Told
+    from actors.run import Summary
+    from actors.run import run as run_monitor
+
+    config = loaded.config
+    if oracle_column is not None:
+        labels = config.labels.model_copy(update={"oracle_column": oracle_column})
+        config = config.model_copy(update={"labels": labels})
+    if address is not None:
+        config = config.model_copy(
+            update={"run": config.run.model_copy(update={"address": address})}
+        )
+
+    def tell(told: Told) -> None:
+        output.note(told.text)
+
+    summary: Summary = run_monitor(config, once=once, listener=tell)
+    output.result(summary.to_dict(), describe(summary.to_dict()))
+
+
+def describe(found: dict[str, object]) -> str:
+    images, pools = found["images"], found["pools"]
+    assert isinstance(images, dict)
+    assert isinstance(pools, dict)
+    lines = [
+        table(
+            ("images", ""),
+            [(str(outcome), f"{number:,}") for outcome, number in sorted(images.items())],
+        ),
+        "",
+        f"Pools: {', '.join(f'{n} {state}' for state, n in sorted(pools.items())) or 'none yet'}.",
+        f"Questions asked: {found['labels']}; still open: {found['open_queries']}.",
+        f"Detector version {found['version']}.",
+    ]
+    discovered = found["discovered"]
+    assert isinstance(discovered, tuple | list)
+    if discovered:
+        lines.append(f"Discovered: {', '.join(discovered)}.")
+    return "\n".join(lines)

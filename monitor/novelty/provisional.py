@@ -1,0 +1,39 @@
+"""Classes without a name: what a pool that nobody answered about seems to hold."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.cluster import HDBSCAN
+
+from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.detector import Detector
+from monitor.novelty.graph import Space
+
+# A cluster below this share of the pool is not worth a class that nobody asked for.
+_LEAST_SHARE = 0.01
+
+
+def provisional_clusters(detector: Detector, pool: Floats) -> list[Ints]:
+    """Groups among the samples above T_inner that lie closely together, the largest first.
+
+    Known samples that exceed T_inner by chance are scattered around their own classes and end
+    up in no group; density decides how many groups there are.
+
+    >>> rng = np.random.default_rng(0)
+    >>> def images(mean, n): return rng.normal(mean, 1, size=(n, 12)).astype("f")
+    >>> known = np.concatenate([images(0, 60), images(9, 60)])
+    >>> detector = Detector.fit(known, ["a"] * 60 + ["b"] * 60)
+    >>> groups = provisional_clusters(detector, np.concatenate([images(0, 80), images(-9, 40)]))
+    >>> [len(group) >= 38 and group.min() >= 80 for group in groups]
+    [True]
+    """
+    least = max(detector.settings.least, int(np.ceil(_LEAST_SHARE * len(pool))))
+    above = np.flatnonzero(detector.score(pool).novel)
+    if len(above) < least:
+        return []
+    reserve, held = detector.reserve()
+    points = Space.of(pool, reserve, held, detector.settings).place(pool[above])
+    unit = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
+    found = HDBSCAN(min_cluster_size=least, allow_single_cluster=True, copy=True).fit_predict(unit)
+    groups = [above[found == label] for label in range(found.max() + 1)]
+    return sorted(groups, key=lambda group: (-len(group), int(group[0])))

@@ -1,0 +1,1 @@
+"""The steps of the running monitor, without the cluster that spreads them."""

@@ -1,0 +1,87 @@
+"""Some rows of a file to features: the work of an embedder, one batch at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from monitor.feed.contract import Columns
+from monitor.feed.embedding import embed_part
+from monitor.feed.engine import Engine, Features
+from monitor.feed.plan import BatchSpec
+from monitor.feed.reader import BatchReader
+from monitor.feed.rows import RejectedRow, Row
+from monitor.feed.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A row without its image."""
+
+    row: int
+    image_id: str
+    source_id: str
+    captured_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EmbeddedBatch:
+    """What became of each row of a batch; ``places`` and ``features`` go together."""
+
+    spec: BatchSpec
+    places: tuple[Place, ...]
+    features: Features
+    rejected: tuple[RejectedRow, ...]
+
+
+class BatchEmbedder:
+    """Reads, decodes and embeds batches. May be called from several threads at once.
+
+    Each thread decodes its own batch while others compute, which is all the overlap a backbone
+    needs. Reading goes through one reader that keeps its place, since the batches of a file are
+    asked for in order.
+    """
+
+    def __init__(
+        self, source: Source, columns: Columns, engine: Engine, *, default_source: str | None = None
+    ) -> None:
+        self._engine = engine
+        self._reader = BatchReader(source, columns, default_source=default_source)
+        self._reading = threading.Lock()
+
+    def embed(self, spec: BatchSpec) -> EmbeddedBatch:
+        """Every row of the batch, embedded or rejected with its reason."""
+        with self._reading:
+            batch = self._reader.read(spec)
+        found = [
+            embed_part([(_place(row), row.image) for row in part], self._engine)
+            for part in _parts(batch.rows, self._engine.batch)
+        ]
+        dimension = self._engine.fingerprint.dimension
+        features = [np.empty((0, dimension), np.float32), *(part.features for part in found)]
+        rejected = [
+            RejectedRow(p.row, why.reason, why.detail, p.image_id, p.source_id, p.captured_at)
+            for part in found
+            for p, why in part.rejected
+        ]
+        return EmbeddedBatch(
+            spec,
+            tuple(place for part in found for place in part.keys),
+            np.concatenate(features),
+            tuple(sorted((*batch.rejected, *rejected), key=lambda row: row.row)),
+        )
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def _place(row: Row) -> Place:
+    return Place(row.row, row.image_id, row.source_id, row.captured_at)
+
+
+def _parts(rows: Sequence[Row], size: int) -> list[Sequence[Row]]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]

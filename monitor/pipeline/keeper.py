@@ -1,0 +1,437 @@
+"""Takes pools from full to settled, one durable step at a time.
+
+A pool's way: filling → closed → (quiet | asking ⇄ waiting) → resolved, unresolved or held. Each
+arrow is one transaction, and between two of them nothing is remembered that the store does not
+hold; whoever starts again with the same store takes the next step as if nothing had happened.
+What takes long (scoring a pool again, the inner loop, rendering pictures) is handed out as a
+:class:`Job` and comes back through :meth:`Keeper.receive`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+from monitor.config import Config
+from monitor.novelty.detector import Detector
+from monitor.novelty.trigger import Tally
+from monitor.pipeline.answering import recorded_answers, suggestion, tell
+from monitor.pipeline.evidence import keep_evidence, read_evidence
+from monitor.pipeline.fencing import fenced
+from monitor.pipeline.learning import Ask, Conclusion, Progress
+from monitor.pipeline.pictures import Picture
+from monitor.pipeline.publishing import publish
+from monitor.pipeline.samples import PoolSamples, read_samples
+from monitor.store import Store, Transaction
+from monitor.store.errors import WrongState
+from monitor.store.faults import declare, fault_point
+from monitor.store.rows import Count, Lease, Pool
+from monitor.store.states import AnswerKind, PoolState
+from monitor.store.thumbnails import put_thumbnail
+
+declare(
+    "pool.before_close",
+    "pool.after_close",
+    "pool.before_decide",
+    "pool.after_decide",
+    "pool.after_thumbnails",
+    "pool.in_ask",
+    "pool.after_ask",
+    "pool.before_close_round",
+    "pool.after_close_round",
+    "pool.before_give_up",
+    "pool.after_give_up",
+    "pool.before_conclude",
+    "pool.after_conclude",
+)
+
+#: The group of sources that share a detector; there is one.
+GROUP = ""
+WEEK = timedelta(days=7)
+
+Moved = Literal["idle", "moved", "working"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Current:
+    """The detector in use."""
+
+    number: int
+    detector: Detector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """Work that takes long, for the detector ``version``.
+
+    ``base`` is the version that the pool was first asked about with.
+    """
+
+    kind: Literal["tally", "advance", "paint", "cluster"]
+    pool_id: int
+    version: int
+    arguments: tuple[Any, ...] = ()
+    base: int | None = None
+
+
+class Keeper:
+    """The one who looks after pools. Everything that it decides is written down at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        config: Config,
+        lease: Lease | None,
+        *,
+        oracle: bool = False,
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._lease = lease
+        self._oracle = oracle
+        self._job: Job | None = None
+        self._asking: Ask | None = None
+        self._samples: PoolSamples | None = None
+
+    @property
+    def working(self) -> bool:
+        return self._job is not None
+
+    # -- one step ---------------------------------------------------------------------------
+
+    def step(self, current: Current, *, final: bool = False) -> tuple[Moved, Job | None]:
+        """Take the next step that can be taken now, or hand out the work that it needs.
+
+        ``final`` closes a pool that is not full: nothing more will come.
+        """
+        if self._job is not None:
+            return "working", None
+        if self.close_if_full(final=final):
+            return "moved", None
+        with self._store.reading() as tx:
+            active = tx.pools.in_state(PoolState.ASKING, PoolState.WAITING, limit=1)
+            closed = tx.pools.in_state(PoolState.CLOSED)
+        if len(closed) > self._config.pools.waiting_most:
+            self._leave_unresolved(
+                closed[0].id,
+                f"more than {self._config.pools.waiting_most} pools were waiting for people",
+            )
+            return "moved", None
+        if active:
+            return self._go_on(active[0], current)
+        if closed and self._has_budget(closed[0]):
+            return self._hand_out(self._tally_job(closed[0], current))
+        return "idle", None
+
+    def _hand_out(self, job: Job) -> tuple[Moved, Job]:
+        self._job = job
+        return "working", job
+
+    def close_if_full(self, *, final: bool = False) -> bool:
+        """Close the pool that is filling, if it is full or old enough."""
+        limits = self._config.pools
+        with self._store.reading() as tx:
+            pool = tx.pools.filling(GROUP)
+            if pool is None:
+                return False
+            old = tx.now - pool.opened_at >= timedelta(hours=limits.age_hours)
+        full = pool.size >= limits.size
+        if not full and not ((old or final) and pool.size >= limits.least):
+            return False
+        fault_point("pool.before_close")
+        with self._transaction() as tx:
+            tx.pools.move(pool.id, PoolState.CLOSED)
+        fault_point("pool.after_close")
+        return True
+
+    # -- is it worth asking? ----------------------------------------------------------------
+
+    def _has_budget(self, pool: Pool) -> bool:
+        """Whether this week's questions are not used up; if they are, it is said once."""
+        with self._store.reading() as tx:
+            left = self._left_this_week(tx)
+            said = tx.notes.get("monitor", "budget_exhausted_at_pool")
+        if left > 0:
+            return True
+        if said != pool.id:
+            with self._transaction() as tx:
+                tx.notes.set("monitor", "budget_exhausted_at_pool", pool.id)
+                tx.events.append("budget.exhausted", {"pool": pool.id})
+        return False
+
+    def _left_this_week(self, tx: Transaction) -> int:
+        return self._config.labels.per_week - tx.queries.count_opened(tx.now - WEEK)
+
+    def _tally_job(self, pool: Pool, current: Current) -> Job:
+        samples = self._read(pool)
+        return Job("tally", pool.id, current.number, (samples.features, samples.sources))
+
+    def _decide(
+        self, pool_id: int, version: int, found: dict[str, Tally], current: Current
+    ) -> None:
+        """A closed pool is quiet, or people are asked; the evidence moves with the pool."""
+        fault_point("pool.before_decide")
+        with self._transaction() as tx:
+            pool = tx.pools.get(pool_id)
+            evidence = read_evidence(tx, GROUP, version).weighed(
+                found, current.detector.calibration
+            )
+            verdict = evidence.verdict(self._config.pools.false_alarms)
+            above = sum(tally.above for tally in found.values())
+            triggered = verdict.triggered
+            if self._config.pools.trigger == "any":
+                triggered = above > 0
+            keep_evidence(tx, GROUP, version, evidence)
+            reasons = {
+                "tallies": {s: [t.samples, t.above] for s, t in found.items()},
+                "strength": round(verdict.strength, 3),
+                "threshold": round(verdict.threshold, 3),
+                "sources": list(verdict.sources),
+                "expected": current.detector.calibration.exceedance,
+            }
+            if not triggered:
+                tx.pools.move(pool_id, PoolState.QUIET, evidence=reasons)
+                tx.events.append("pool.quiet", {"pool": pool_id, **reasons})
+            else:
+                budget = min(self._budget(pool.size), self._left_this_week(tx))
+                tx.pools.begin_asking(
+                    pool_id, budget=budget, detector_version=version, evidence=reasons
+                )
+                tx.events.append(
+                    "pool.triggered",
+                    {"pool": pool_id, "budget": budget, **reasons},
+                    source=verdict.sources[0] if verdict.sources else None,
+                )
+        fault_point("pool.after_decide")
+
+    def _budget(self, size: int) -> int:
+        labels = self._config.labels
+        return min(max(labels.least, round(labels.budget * size)), labels.most, size)
+
+    # -- asking and waiting -----------------------------------------------------------------
+
+    def _go_on(self, pool: Pool, current: Current) -> tuple[Moved, Job | None]:
+        if pool.state is PoolState.WAITING:
+            return ("moved", None) if self._close_round(pool) else ("idle", None)
+        assert pool.detector_version is not None
+        samples = self._read(pool)
+        with self._store.reading() as tx:
+            over = tx.queries.of_pool(pool.id)
+            answers = recorded_answers(tx, pool.id, samples)
+            names = {row.id: row.name for row in tx.classes.all()}
+        if pool.evidence.get("stopped") == "unanswered" and not any(answers.values()):
+            if self._config.pools.unanswered == "cluster":
+                work = (pool.id, samples.features, self._config.run.seed)
+                return self._hand_out(Job("cluster", pool.id, current.number, work))
+            self._leave_unresolved(pool.id, self._unanswered())
+            return "moved", None
+        progress = Progress(
+            pool_id=pool.id,
+            budget=pool.budget,
+            seed=self._config.run.seed,
+            rounds=len({query.round for query in over}),
+            answers=answers,
+            stop="stopped" in pool.evidence,
+        )
+        return self._hand_out(
+            Job(
+                "advance",
+                pool.id,
+                current.number,
+                (progress, names, samples.features),
+                base=pool.detector_version,
+            )
+        )
+
+    def _close_round(self, pool: Pool) -> bool:
+        """End a round when all have answered, or when its time is over."""
+        with self._store.reading() as tx:
+            asked = tx.queries.of_pool(pool.id, pool.round)
+            unanswered = tx.queries.count_open(pool.id)
+            limit = timedelta(hours=self._config.labels.timeout_hours)
+            late = bool(asked) and tx.now - asked[0].opened_at >= limit
+        if unanswered and not late:
+            return False
+        fault_point("pool.before_close_round")
+        with self._transaction() as tx:
+            closed = tx.queries.close_round(pool.id, pool.round)
+            missing = sum(query.answer_id is None for query in closed)
+            stopped = {"stopped": "unanswered"} if missing and late else None
+            tx.pools.move(pool.id, PoolState.ASKING, evidence=stopped)
+            tx.events.append(
+                "queries.closed",
+                {
+                    "pool": pool.id,
+                    "round": pool.round,
+                    "answered": len(closed) - missing,
+                    "unanswered": missing,
+                },
+            )
+            tx.counters.add(_what_answers_said(tx, pool.id, pool.round))
+        fault_point("pool.after_close_round")
+        return True
+
+    def _unanswered(self) -> str:
+        return f"nobody answered within {self._config.labels.timeout_hours:g} hours"
+
+    def _leave_unresolved(self, pool_id: int, reason: str) -> None:
+        fault_point("pool.before_give_up")
+        with self._transaction() as tx:
+            tx.pools.move(pool_id, PoolState.UNRESOLVED, reason=reason)
+            tx.events.append("pool.unresolved", {"pool": pool_id, "reason": reason})
+            tx.counters.add([Count("inner_loops", "", "unresolved", 1)])
+        fault_point("pool.after_give_up")
+
+    # -- what came back ---------------------------------------------------------------------
+
+    def receive(self, result: Any, current: Current) -> Job | None:
+        """Take the result of the job that was handed out; it may need one more."""
+        job, self._job = self._job, None
+        assert job is not None, "nothing was handed out"
+        if isinstance(result, Ask):
+            return self._paint(job, result)
+        if isinstance(result, Conclusion):
+            self._conclude(job, result, current)
+        elif job.kind == "tally":
+            # A version that was published meanwhile may explain the pool: look again.
+            if job.version == current.number:
+                self._decide(job.pool_id, job.version, result, current)
+        else:
+            self._open(job, result, current)
+        return None
+
+    def lost(self) -> None:
+        """The work was lost with its worker; the next step hands it out again."""
+        self._job = None
+
+    def abandon(self, error: BaseException) -> None:
+        """The work itself failed, and would again: the pool is left as it is, the feed goes on."""
+        job, self._job = self._job, None
+        assert job is not None, "nothing was handed out"
+        with self._transaction() as tx:
+            tx.counters.add([Count("update_failures", "", "", 1)])
+        self._leave_unresolved(job.pool_id, f"its inner loop failed: {error}")
+
+    def _paint(self, job: Job, ask: Ask) -> Job:
+        samples = self._read_again(job.pool_id)
+        self._asking = ask
+        places = [samples.place(i) for i in ask.samples]
+        return self._hand_out(Job("paint", job.pool_id, job.version, (places,)))[1]
+
+    def _open(self, job: Job, pictures: Sequence[Picture], current: Current) -> None:
+        """Ask people about a round's samples; the oracle, if any, answers at once."""
+        ask = self._asking
+        assert ask is not None, "pictures without a question"
+        samples = self._read_again(job.pool_id)
+        digests = [
+            put_thumbnail(self._store.folder, picture.thumbnail) if picture.thumbnail else None
+            for picture in pictures
+        ]
+        fault_point("pool.after_thumbnails")
+        with self._transaction() as tx:
+            guesses = [suggestion(tx, guess, current.detector) for guess in ask.suggestions]
+            before = tx.pools.get(job.pool_id).asked
+            opened = tx.queries.open(
+                job.pool_id,
+                ask.round,
+                [
+                    samples.sample(index, guess, digest)
+                    for index, guess, digest in zip(ask.samples, guesses, digests, strict=True)
+                ],
+            )
+            spent = tx.pools.get(job.pool_id).asked - before
+            tx.pools.move(job.pool_id, PoolState.WAITING)
+            tx.counters.add([Count("labels_spent", "", "", spent)])
+            sources = sorted({query.source_id for query in opened})
+            tx.events.append(
+                "queries.opened",
+                {
+                    "pool": job.pool_id,
+                    "round": ask.round,
+                    "count": len(opened),
+                    "open": tx.queries.count_open(),
+                    "sources": sources,
+                },
+                source=sources[0] if len(sources) == 1 else None,
+            )
+            fault_point("pool.in_ask")
+            if self._oracle:
+                for query, picture in zip(opened, pictures, strict=True):
+                    tell(tx, query, picture.label, current.detector)
+        self._asking = None
+        fault_point("pool.after_ask")
+
+    def _conclude(self, job: Job, found: Conclusion, current: Current) -> None:
+        fault_point("pool.before_conclude")
+        if found.detector is None and found.provisional:
+            self._leave_unresolved(job.pool_id, self._unanswered())
+        elif found.detector is None:
+            self._nothing_new(job.pool_id, found)
+        elif job.version == current.number:
+            samples = self._read_again(job.pool_id)
+            try:
+                publish(self._store, found, samples, current.number, self._config.gate, self._lease)
+            except WrongState:
+                # A person changed the detector in the same moment: the loop concludes again.
+                with self._transaction() as tx:
+                    tx.counters.add([Count("update_failures", "", "", 1)])
+        fault_point("pool.after_conclude")
+
+    def _nothing_new(self, pool_id: int, found: Conclusion) -> None:
+        """People have looked: what the pool showed is what nothing new looks like."""
+        with self._transaction() as tx:
+            pool = tx.pools.get(pool_id)
+            assert pool.detector_version is not None
+            seen = {s: Tally(*counts) for s, counts in pool.evidence["tallies"].items()}
+            evidence = read_evidence(tx, GROUP, pool.detector_version).nothing_new(seen)
+            keep_evidence(tx, GROUP, pool.detector_version, evidence)
+            tx.pools.move(
+                pool_id,
+                PoolState.RESOLVED,
+                reason="nothing new",
+                evidence={"outcome": found.outcome, "missed": found.missed},
+            )
+            tx.events.append("pool.quiet", {"pool": pool_id, "asked": pool.asked})
+            tx.counters.add(
+                [
+                    Count("inner_loops", "", found.outcome, 1),
+                    Count("inner_loop_rounds", "", "", found.rounds),
+                    Count("inner_loop_seconds", "", "", found.seconds),
+                ]
+            )
+
+    # -- helpers ----------------------------------------------------------------------------
+
+    def _read(self, pool: Pool) -> PoolSamples:
+        return self._read_again(pool.id)
+
+    def _read_again(self, pool_id: int) -> PoolSamples:
+        if self._samples is None or self._samples.pool_id != pool_id:
+            self._samples = read_samples(self._store, pool_id)
+        return self._samples
+
+    def _transaction(self) -> AbstractContextManager[Transaction]:
+        return fenced(self._store, self._lease)
+
+
+def _what_answers_said(tx: Transaction, pool_id: int, round: int) -> list[Count]:
+    """How often what looked new was new: the false-novel ratio that people measured."""
+    standing = tx.answers.standing(pool_id)
+    said = Counter(
+        _SAID[standing[query.id].kind]
+        for query in tx.queries.of_pool(pool_id, round)
+        if query.id in standing and query.score_ratio > 1
+    )
+    return [Count("false_novel", "", label, number) for label, number in sorted(said.items())]
+
+
+_SAID = {
+    AnswerKind.KNOWN_CLASS: "known",
+    AnswerKind.NEW_CLASS: "new",
+    AnswerKind.CANNOT_TELL: "cannot_tell",
+    AnswerKind.BAD_IMAGE: "cannot_tell",
+}

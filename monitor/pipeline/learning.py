@@ -1,0 +1,205 @@
+"""The inner loop of a pool, as far as its answers go: the work of the updater.
+
+Nothing here is durable and nothing needs to be: given the pool, its detector, the seed and the
+answers so far, the loop reaches the same point again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from monitor.novelty.arrays import Floats
+from monitor.novelty.detector import Detector, KnownClass
+from monitor.novelty.inner_loop import Discovery, Loop, Question, Update, inner_loop
+from monitor.novelty.provisional import provisional_clusters
+from monitor.novelty.rounds import AT_THE_END, PseudoLabel
+from monitor.novelty.trigger import Tally
+from monitor.pipeline.gate import Inspection, inspect
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Progress:
+    """A pool under way: what it is, and what has been answered in the rounds that are over.
+
+    ``answers`` holds class ids by sample. ``rounds`` is how many rounds are over. ``stop`` asks
+    nobody any more: the loop concludes with what it has.
+    """
+
+    pool_id: int
+    budget: int
+    seed: int
+    rounds: int
+    answers: Mapping[int, str | None]
+    stop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The next round's samples, and whom the loop takes each for (a class name or id)."""
+
+    round: int
+    samples: tuple[int, ...]
+    suggestions: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conclusion:
+    """The end of the loop. ``detector`` knows the discoveries; None if there are none.
+
+    The names of ``discoveries`` are class ids.
+    """
+
+    outcome: str
+    discoveries: tuple[Discovery, ...]
+    detector: Detector | None
+    inspection: Inspection | None
+    rounds: int
+    above: int
+    missed: float | None
+    seconds: float
+    provisional: bool = False
+    """The classes come from clusters, not from answers."""
+
+
+class Learner:
+    """Advances inner loops. Keeps the last one in hand, so that a new round need not replay."""
+
+    def __init__(self) -> None:
+        self._held: _Held | None = None
+
+    def advance(
+        self,
+        progress: Progress,
+        base: Detector,
+        current: Detector,
+        names: Mapping[str, str],
+        features: Floats,
+    ) -> Ask | Conclusion:
+        """On to the next question, or to the end.
+
+        ``base`` is the detector that the pool was first asked about with; discoveries are added
+        to ``current``, which may have moved on meanwhile. ``names`` gives the new classes' names
+        by id.
+        """
+        began = time.perf_counter()
+        held, self._held = self._held, None
+        if held is None or (held.pool_id, held.rounds) != (progress.pool_id, progress.rounds - 1):
+            held = _Held(progress.pool_id, -1, _begin(progress, base, features))
+        try:
+            question = held.catch_up(progress)
+            while progress.stop:
+                question = held.loop.send([None] * len(question.samples))
+        except StopIteration as stop:
+            return _conclude(stop.value, progress, current, names, features, began)
+        self._held = held
+        samples = tuple(int(i) for i in question.samples)
+        return Ask(question.round, samples, question.suggestions)
+
+
+class _Held:
+    """A loop at its latest question, ``rounds`` answered rounds from its beginning."""
+
+    def __init__(self, pool_id: int, rounds: int, loop: Loop) -> None:
+        self.pool_id = pool_id
+        self.rounds = rounds
+        self.loop = loop
+        self._asked: Question | None = None
+
+    def catch_up(self, progress: Progress) -> Question:
+        """Answer every round that is over; what is left is the question to ask next."""
+        while self._asked is None or self.rounds < progress.rounds:
+            if self._asked is None:
+                self._asked = next(self.loop)
+            else:
+                # A sample that was not asked about then (another release chose otherwise)
+                # stays unanswered: nobody is asked twice, or for more than the budget.
+                given = [progress.answers.get(int(i)) for i in self._asked.samples]
+                self._asked = self.loop.send(given)
+            self.rounds += 1
+        return self._asked
+
+
+def _begin(progress: Progress, base: Detector, features: Floats) -> Loop:
+    budget = min(progress.budget, len(features))
+    return inner_loop(base, features, budget=budget, seed=progress.seed)
+
+
+def cluster(pool_id: int, current: Detector, features: Floats, seed: int) -> Conclusion:
+    """Nobody answered: what seems new becomes provisional classes, for a person to name later."""
+    began = time.perf_counter()
+    groups = provisional_clusters(current, features)
+    discoveries = tuple(
+        Discovery(
+            f"provisional-{pool_id}-{number}",
+            (),
+            tuple(PseudoLabel(int(i), "", 0.0, AT_THE_END) for i in group),
+        )
+        for number, group in enumerate(groups, start=1)
+    )
+    rng = np.random.default_rng(seed)
+    classes = [
+        KnownClass.fit(
+            d.name,
+            f"unnamed {pool_id}.{number}",
+            features[d.samples],
+            settings=current.settings,
+            rng=rng,
+            origin="provisional",
+            pseudo=len(d.pseudo),
+        )
+        for number, d in enumerate(discoveries, start=1)
+    ]
+    detector = current.with_classes(classes) if classes else None
+    return Conclusion(
+        outcome="provisional" if classes else "nothing new",
+        discoveries=discoveries,
+        detector=detector,
+        inspection=inspect(current, detector) if detector else None,
+        rounds=0,
+        above=int(current.score(features).novel.sum()),
+        missed=None,
+        seconds=time.perf_counter() - began,
+        provisional=True,
+    )
+
+
+def tally(detector: Detector, features: Floats, sources: np.ndarray) -> dict[str, Tally]:
+    """Per source, how many samples there are and how many lie above T_inner."""
+    novel = detector.score(features).novel
+    names, index = np.unique(sources.astype(str), return_inverse=True)
+    samples = np.bincount(index, minlength=len(names))
+    above = np.bincount(index, weights=novel, minlength=len(names))
+    return {
+        str(name): Tally(int(n), int(k)) for name, n, k in zip(names, samples, above, strict=True)
+    }
+
+
+def _conclude(
+    update: Update,
+    progress: Progress,
+    current: Detector,
+    names: Mapping[str, str],
+    features: Floats,
+    began: float,
+) -> Conclusion:
+    known = {c.id for c in current.classes}
+    fresh = tuple(d for d in update.discoveries if d.name not in known)
+    detector = inspection = None
+    if fresh:
+        named = replace(update, discoveries=tuple(replace(d, name=names[d.name]) for d in fresh))
+        detector = named.apply(current, features, ids=[d.name for d in fresh], seed=progress.seed)
+        inspection = inspect(current, detector)
+    return Conclusion(
+        outcome=update.outcome,
+        discoveries=fresh,
+        detector=detector,
+        inspection=inspection,
+        rounds=len(update.rounds),
+        above=update.rounds[-1].above if update.rounds else 0,
+        missed=update.missed,
+        seconds=time.perf_counter() - began,
+    )

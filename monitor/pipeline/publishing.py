@@ -1,0 +1,108 @@
+"""From what the inner loop concluded to a version of the detector, published or held."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from monitor.config.schema import Gate
+from monitor.novelty.detector import Detector
+from monitor.novelty.inner_loop import Discovery
+from monitor.pipeline.gate import objection
+from monitor.pipeline.learning import Conclusion
+from monitor.pipeline.samples import PoolSamples
+from monitor.store import NewClass, Occurrence, Store, Update, commit_version
+from monitor.store.files import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
+from monitor.store.rows import Count, Lease, Version
+from monitor.store.states import ClassOrigin
+
+
+def publish(
+    store: Store,
+    found: Conclusion,
+    samples: PoolSamples,
+    parent: int,
+    gate: Gate,
+    lease: Lease | None,
+) -> Version:
+    """Commit the version that knows a pool's discoveries; the gate may hold it.
+
+    Raises WrongState if another version has come into use since the loop concluded.
+    """
+    assert found.detector is not None
+    assert found.inspection is not None
+    reason = None if found.provisional else objection(found.inspection, gate)
+    origin = ClassOrigin.PROVISIONAL if found.provisional else ClassOrigin.PERSON
+    names = {known.id: known.name for known in found.detector.classes}
+    held = reason is not None
+    update = Update(
+        key=f"pool:{samples.pool_id}",
+        detector=found.detector,
+        parent=parent,
+        classes=[NewClass(d.name, names[d.name], origin) for d in found.discoveries],
+        discoveries=_discoveries(found, samples, found.detector),
+        pool_id=samples.pool_id,
+        held=held,
+        reason=reason,
+        evidence={
+            "outcome": found.outcome,
+            "rounds": found.rounds,
+            "above": found.above,
+            "inspection": asdict(found.inspection),
+        },
+        counts=_counts(found, held=held),
+        events=[] if held else [_discovered(d, names[d.name], samples) for d in found.discoveries],
+    )
+    return commit_version(store, update, lease=lease)
+
+
+def _discoveries(found: Conclusion, samples: PoolSamples, detector: Detector) -> pa.Table:
+    """Which sample was given to which new class, by whom, and how surely."""
+    names = {known.id: known.name for known in detector.classes}
+    rows: dict[str, list[Any]] = {name: [] for name in DISCOVERIES.names}
+    for discovery in found.discoveries:
+        told: list[tuple[int, str, float | None]] = [(i, BY_PERSON, None) for i in discovery.human]
+        told += [(p.sample, BY_PSEUDO_LABEL, p.confidence) for p in discovery.pseudo]
+        for index, by, confidence in sorted(told):
+            for name in ("image_id", "source_id", "captured_at", "file", "row"):
+                rows[name].append(samples.meta.column(name)[index].as_py())
+            rows["class_id"].append(discovery.name)
+            rows["class_name"].append(names[discovery.name])
+            rows["by"].append(by)
+            rows["confidence"].append(confidence)
+            rows["pool"].append(samples.pool_id)
+            # The number is filled in when the version gets its own.
+            rows["detector_version"].append(0)
+    return table(DISCOVERIES, rows)
+
+
+def _counts(found: Conclusion, *, held: bool) -> list[Count]:
+    pseudo = sum(len(d.pseudo) for d in found.discoveries)
+    return [
+        Count("inner_loops", "", "held" if held else "discovered", 1),
+        Count("inner_loop_rounds", "", "", found.rounds),
+        Count("inner_loop_seconds", "", "", found.seconds),
+        Count("discoveries", "", "", 0 if held else len(found.discoveries)),
+        Count("pseudo_labels", "", "accepted", pseudo),
+    ]
+
+
+def _discovered(discovery: Discovery, name: str, samples: PoolSamples) -> Occurrence:
+    """The event that people wait for: a new class, where, and on what evidence."""
+    column = samples.meta.column("source_id")
+    sources = Counter(column[i].as_py() for i in discovery.samples)
+    return Occurrence(
+        "class.discovered",
+        {
+            "class_id": discovery.name,
+            "name": name,
+            "pool": samples.pool_id,
+            "human": len(discovery.human),
+            "pseudo": len(discovery.pseudo),
+            "sources": dict(sorted(sources.items())),
+        },
+        source=sources.most_common(1)[0][0],
+    )
