@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -69,12 +69,14 @@ def embed_dataset(
     cache: Path | None = None,
     progress: Progress | None = None,
     need_label: bool = True,
+    seen: Callable[[Sample], None] | None = None,
 ) -> EmbeddedDataset:
     """Embed Parquet files (paths, folders, patterns) or one folder of class folders.
 
     A folder without Parquet files whose folders hold images is read as class folders: the class
     is the folder's name. What was embedded before, with the same backbone, is taken from the
-    cache; see `cache_root` for where that is.
+    cache; see `cache_root` for where that is. ``seen`` is shown every sample that has a
+    feature, with its image, also when the feature came from the cache.
     """
     folder = _class_folder(files)
     if folder is not None:
@@ -83,6 +85,7 @@ def embed_dataset(
         total, samples = _from_parquet(files, columns or Columns(), need_label)
     store = FeatureCache(cache_root(cache), engine.fingerprint)
     report = progress or (lambda done, total: None)
+    show = seen or (lambda sample: None)
     parts: list[Features] = [np.empty((0, engine.fingerprint.dimension), np.float32)]
     kept: list[Sample] = []
     rejected: list[RejectedSample] = []
@@ -91,7 +94,11 @@ def embed_dataset(
     while some := list(islice(samples, CHUNK)):
         chunk = _chunk(some, engine, store)
         parts.append(chunk.features)
-        kept.extend(some[position] for position in chunk.positions)
+        found = [some[position] for position in chunk.positions]
+        for sample in found:
+            show(sample)
+        # Without its image: a collection is larger than memory.
+        kept.extend(replace(sample, image=b"") for sample in found)
         rejected.extend(
             RejectedSample(some[position].image_id, some[position].where, why)
             for position, why in sorted(chunk.rejected.items())

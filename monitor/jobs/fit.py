@@ -13,17 +13,26 @@ from typing import Any
 import numpy as np
 
 from monitor.config import Config
-from monitor.feed.dataset import EmbeddedDataset, embed_dataset
+from monitor.feed.dataset import EmbeddedDataset, Sample, embed_dataset
+from monitor.feed.gallery import Gallery
 from monitor.jobs.errors import AlreadyFitted
-from monitor.jobs.parts import columns_of, open_engine_of, open_store, settings_of
+from monitor.jobs.parts import (
+    columns_of,
+    decoding_of,
+    open_engine_of,
+    open_store,
+    settings_of,
+)
 from monitor.jobs.progress import Progress, Report, silent
 from monitor.novelty.detector import Detector
 from monitor.novelty.errors import MissingLabels
 from monitor.store import Store
+from monitor.store.exemplars import Exemplar, keep_exemplars
 from monitor.store.publish import NewClass, Update, commit_version
 from monitor.store.rows import Version
 from monitor.store.snapshots import content_hash
 from monitor.store.states import ClassOrigin
+from monitor.store.thumbnails import put_thumbnail
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,7 @@ def fit(
     the state holds a detector, because its classes and verdicts would no longer belong together.
     """
     began = time.monotonic()
+    gallery = Gallery(decoding_of(config), seed=config.fit.seed)
     with open_engine_of(config) as engine, open_store(config) as store:
         dataset = embed_dataset(
             data,
@@ -86,6 +96,7 @@ def fit(
             columns=columns_of(config),
             cache=cache,
             progress=lambda done, total: progress(Progress("embed", done, total, "images")),
+            seen=lambda sample: _show(gallery, sample),
         )
         labelled, unlabelled = _labelled(dataset)
         detector = Detector.fit(
@@ -96,6 +107,8 @@ def fit(
             seed=config.fit.seed,
         )
         version, is_new = _publish(store, detector)
+        if is_new:
+            _keep_pictures(store, detector, gallery)
     return Fitted(
         version=version.number,
         is_new=is_new,
@@ -144,6 +157,25 @@ def _labelled(dataset: EmbeddedDataset) -> tuple[np.ndarray[Any, np.dtype[np.int
             "them under feed.columns.label"
         )
     return np.asarray(labelled, dtype=np.intp), len(dataset.labels) - len(labelled)
+
+
+def _show(gallery: Gallery, sample: Sample) -> None:
+    label = (sample.label or "").strip()
+    if label and isinstance(sample.image, bytes):
+        gallery.offer(label, sample.image)
+
+
+def _keep_pictures(store: Store, detector: Detector, gallery: Gallery) -> None:
+    """What each class looks like, for the people who will be asked whether something is one."""
+    pictures = gallery.pictures()
+    kept = {
+        known.id: [Exemplar(put_thumbnail(store.folder, one)) for one in pictures[known.name]]
+        for known in detector.classes
+        if known.name in pictures
+    }
+    with store.transaction() as tx:
+        for class_id, exemplars in kept.items():
+            keep_exemplars(tx, class_id, exemplars)
 
 
 def _publish(store: Store, detector: Detector) -> tuple[Version, bool]:

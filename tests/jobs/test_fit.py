@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from monitor.jobs.errors import AlreadyFitted
 from monitor.jobs.fit import Fitted, fit
@@ -14,6 +17,8 @@ from monitor.jobs.parts import current_version, open_store
 from monitor.jobs.progress import Progress
 from monitor.novelty.errors import ClassTooSmall, MissingLabels
 from monitor.store.checking import check
+from monitor.store.exemplars import all_exemplars
+from monitor.store.thumbnails import get_thumbnail
 from tests.jobs.feeds import COLOURS, config_for, picture, write_feed
 
 
@@ -120,3 +125,22 @@ def _blank_labels(path: Path) -> None:
     table = pq.read_table(path)
     blank = pa.array([None, "", " ", None, ""], pa.string())
     pq.write_table(table.set_column(table.schema.get_field_index("label"), "label", blank), path)
+
+
+def test_pictures_of_each_class_are_kept_for_people(tmp_path: Path) -> None:
+    config = config_for(tmp_path)
+    labelled = write_feed(tmp_path / "a.parquet", ["water", "forest"] * 30)
+    fit(config, [labelled])
+    with open_store(config) as store:
+        with store.reading() as tx:
+            shown = all_exemplars(tx)
+            names = {row.id: row.name for row in tx.classes.all()}
+        assert {names[class_id]: len(kept) for class_id, kept in shown.items()} == {
+            "water": 8,
+            "forest": 8,
+        }
+        for class_id, kept in shown.items():
+            data = get_thumbnail(store.folder, kept[0].thumbnail)
+            colour = np.asarray(Image.open(io.BytesIO(data))).mean(axis=(0, 1))
+            assert np.abs(colour - np.asarray(COLOURS[names[class_id]])).max() < 12
+        assert check(store) == []
