@@ -27,7 +27,8 @@ from monitor.errors import ConcladError
 from monitor.store import Store
 from monitor.telemetry.capping import Cap
 from monitor.telemetry.errors import MetricsUnavailable
-from monitor.telemetry.families import Family, families, gauge
+from monitor.telemetry.families import STAGES, families, page_families
+from monitor.telemetry.family import Family
 from monitor.telemetry.reading import TruthReader
 
 #: Two scrapers, or a person who reloads the page, share one look at the store.
@@ -59,11 +60,7 @@ class Exporter:
         self._settings = settings
         self._registry = CollectorRegistry()
         self._stages = Histogram(
-            "conclad_stage_duration_seconds",
-            "Durations of the stages of the work in this process since it started.",
-            ["stage"],
-            buckets=STAGE_BUCKETS,
-            registry=None,
+            STAGES.name, STAGES.help, STAGES.labels, buckets=STAGE_BUCKETS, registry=None
         )
         self._registry.register(_Truth(store, settings))
         self._registry.register(_WithoutCreated(self._stages))
@@ -136,17 +133,7 @@ class _Truth(Collector):
     def __init__(self, store: Store, settings: Metrics) -> None:
         self._reader = TruthReader(store)
         self._cap = Cap(store, settings.sources_most)
-        self._links = gauge(
-            "links_info",
-            "Always 1; the labels say where people find desk, dashboards and runbooks.",
-            ("desk", "grafana", "runbooks"),
-            {
-                tuple(
-                    url.rstrip("/")
-                    for url in (settings.desk_url, settings.grafana_url, settings.runbooks_url)
-                ): 1
-            },
-        )
+        self._settings = settings
         self._lock = threading.Lock()
         self._page: tuple[Metric, ...] = ()
         self._read_at = float("-inf")
@@ -167,19 +154,8 @@ class _Truth(Collector):
             found: Sequence[Family] = ()
         else:
             found = tuple(families(truth, shown))
-        yield self._links
-        yield gauge(
-            "store_up",
-            "1 when the store could be read for this page, else 0 and most else is missing.",
-            (),
-            {(): float(bool(found))},
-        )
-        yield gauge(
-            "store_read_seconds",
-            "How long it took to read the store for this page.",
-            (),
-            {(): time.monotonic() - began},
-        )
+        seconds = time.monotonic() - began
+        yield from page_families(self._settings, store_up=bool(found), seconds=seconds)
         yield from found
 
 

@@ -9,44 +9,18 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from monitor import __version__
-from monitor.store.states import ClassOrigin, FileState, PoolState, VersionState
+from monitor.config.telemetry import Metrics
+from monitor.store.states import FileState
+from monitor.telemetry.families_detector import detector_families
+from monitor.telemetry.family import Family, counter, gauge, labelled, moment
 from monitor.telemetry.report import OUTCOMES, age
 from monitor.telemetry.truth import Source, Truth
 
-Kind = Literal["counter", "gauge", "histogram"]
-Values = Mapping[tuple[str, ...], float]
-
 #: Upper borders of the score over T_inner, as the counters name them; 1 is T_inner itself.
 BORDERS = ("0.25", "0.5", "0.75", "0.9", "1", "1.1", "1.25", "1.5", "2", "4", "+Inf")
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One metric with all its series.
-
-    >>> counter("images_total", "Images.", ("source",), {("cam-1",): 3}).name
-    'conclad_images_total'
-    """
-
-    name: str
-    kind: Kind
-    help: str
-    labels: tuple[str, ...]
-    values: Values
-    buckets: Mapping[tuple[str, ...], Sequence[tuple[str, float]]] | None = None
-
-
-def gauge(name: str, help: str, labels: tuple[str, ...], values: Values) -> Family:
-    return Family(f"conclad_{name}", "gauge", help, labels, values)
-
-
-def counter(name: str, help: str, labels: tuple[str, ...], values: Values) -> Family:
-    return Family(f"conclad_{name}", "counter", help, labels, values)
 
 
 def families(truth: Truth, shown: Sequence[Source]) -> Iterator[Family]:
@@ -55,10 +29,40 @@ def families(truth: Truth, shown: Sequence[Source]) -> Iterator[Family]:
     yield from _feed(truth)
     yield from _by_source(shown, truth.at)
     yield from _scores(shown)
-    yield from _detector(truth)
-    yield from _classes(truth)
-    yield from _pools(truth)
-    yield from _people(truth)
+    yield from detector_families(truth)
+
+
+def page_families(settings: Metrics, *, store_up: bool, seconds: float) -> Iterator[Family]:
+    """What the page says of itself, also when the store cannot be read."""
+    links = (settings.desk_url, settings.grafana_url, settings.runbooks_url)
+    yield gauge(
+        "links_info",
+        "Always 1; the labels say where people find desk, dashboards and runbooks.",
+        ("desk", "grafana", "runbooks"),
+        {tuple(link.rstrip("/") for link in links): 1},
+    )
+    yield gauge(
+        "store_up",
+        "1 when the store could be read for this page, else 0 and most else is missing.",
+        (),
+        {(): float(store_up)},
+    )
+    yield gauge(
+        "store_read_seconds",
+        "How long it took to read the store for this page.",
+        (),
+        {(): seconds},
+    )
+
+
+#: Durations are the one thing that a process knows and the store does not.
+STAGES = Family(
+    "conclad_stage_duration_seconds",
+    "histogram",
+    "Durations of the stages of the work in this process since it started.",
+    ("stage",),
+    {},
+)
 
 
 def _monitor(truth: Truth) -> Iterator[Family]:
@@ -79,7 +83,7 @@ def _monitor(truth: Truth) -> Iterator[Family]:
         "monitor_start_timestamp_seconds",
         "When the monitor that runs, or ran last, took the lease.",
         (),
-        _moment(monitor.since),
+        moment(monitor.since),
     )
     yield gauge(
         "actors_up",
@@ -92,12 +96,11 @@ def _monitor(truth: Truth) -> Iterator[Family]:
         "Actors that died and were started again, by role.",
         ("role",),
         # A role that never died is shown with 0, so that its first restart is an increase.
-        {(role,): 0.0 for role in monitor.actors_up} | _labelled(truth, "actor_restarts"),
+        {(role,): 0.0 for role in monitor.actors_up} | labelled(truth, "actor_restarts"),
     )
 
 
 def _feed(truth: Truth) -> Iterator[Family]:
-    monitor = truth.coordinator
     yield gauge(
         "files",
         "Files of the feed by state.",
@@ -106,15 +109,15 @@ def _feed(truth: Truth) -> Iterator[Family]:
     )
     yield gauge(
         "files_waiting",
-        "Files of the last listing that are not done yet.",
+        "Files that are new, or of which some batches are still to do.",
         (),
-        {(): monitor.files_waiting},
+        {(): truth.files_waiting},
     )
     yield gauge(
         "input_lag_seconds",
         "How long the oldest file that waits has been waiting; 0 when none does.",
         (),
-        {(): age(monitor.oldest_waiting_at, truth.at) or 0.0},
+        {(): age(truth.oldest_waiting_at, truth.at) or 0.0},
     )
     yield gauge("batches_pending", "Batches still to do.", (), {(): truth.batches_pending})
     yield counter(
@@ -198,174 +201,6 @@ def _scores(sources: Sequence[Source]) -> Iterator[Family]:
         ("source",),
         {(s.name,): s.expected_above for s in sources},
     )
-
-
-def _detector(truth: Truth) -> Iterator[Family]:
-    used = truth.detector
-    info = ("version", "backbone", "precision", "fingerprint")
-    yield gauge(
-        "detector_info",
-        "Always 1; the labels describe the detector in use.",
-        info,
-        {}
-        if used is None
-        else {(str(used.version), used.backbone or "", used.precision or "", used.fingerprint): 1},
-    )
-    yield gauge(
-        "detector_version",
-        "Number of the detector version in use.",
-        (),
-        {} if used is None else {(): used.version},
-    )
-    yield gauge(
-        "detector_updated_timestamp_seconds",
-        "When the detector version in use was put into use.",
-        (),
-        {} if used is None else _moment(used.updated_at),
-    )
-    yield gauge(
-        "detector_versions",
-        "Detector versions by state; a held one waits for an operator.",
-        ("state",),
-        {(state.value,): truth.versions.get(state, 0) for state in VersionState},
-    )
-    yield counter(
-        "update_failures_total",
-        "Updates of the detector that failed.",
-        (),
-        {(): truth.total("update_failures")},
-    )
-    yield gauge(
-        "t_inner",
-        "T_inner: the score above which an image is novel, in the units of the score.",
-        (),
-        {} if used is None or used.t_inner is None else {(): used.t_inner},
-    )
-    yield gauge(
-        "calibrated_exceedance_ratio",
-        "Share of held-out known images above T_inner: what a feed with nothing new shows.",
-        (),
-        {} if used is None or used.exceedance is None else {(): used.exceedance},
-    )
-
-
-def _classes(truth: Truth) -> Iterator[Family]:
-    used = truth.detector
-    yield gauge(
-        "known_classes",
-        "Classes that the detector in use knows.",
-        (),
-        {(): 0 if used is None else used.known},
-    )
-    yield gauge(
-        "discovered_classes",
-        "Those of the known classes that were discovered in the feed.",
-        (),
-        {(): 0 if used is None else used.discovered},
-    )
-    yield gauge(
-        "classes",
-        "Classes that are neither retired nor merged away, by who brought them.",
-        ("origin",),
-        {(origin.value,): truth.classes.get(origin, 0) for origin in ClassOrigin},
-    )
-    yield counter("discoveries_total", "Classes discovered.", (), {(): truth.total("discoveries")})
-    yield gauge(
-        "class_discovered_timestamp_seconds",
-        "When a class was discovered, with the source that had most of it; the latest hundred.",
-        ("source", "class_id", "class_name"),
-        {(d.source or "", d.class_id, d.name): d.at.timestamp() for d in truth.discoveries[::-1]},
-    )
-
-
-def _pools(truth: Truth) -> Iterator[Family]:
-    yield gauge(
-        "pools",
-        "Pools by state.",
-        ("state",),
-        {(state.value,): truth.pools.get(state, 0) for state in PoolState},
-    )
-    outcomes = ("discovered", "nothing new", "quiet", "unresolved", "held")
-    yield counter(
-        "inner_loops_total",
-        "Inner loops by outcome; quiet are the pools about which nobody had to be asked.",
-        ("outcome",),
-        {(o,): 0.0 for o in outcomes} | _labelled(truth, "inner_loops"),
-    )
-    yield counter(
-        "inner_loop_rounds_total",
-        "Rounds of questions over all inner loops.",
-        (),
-        {(): truth.total("inner_loop_rounds")},
-    )
-    yield counter(
-        "inner_loop_seconds_total",
-        "Computing time of all inner loops; waiting for people is not in it.",
-        (),
-        {(): truth.total("inner_loop_seconds")},
-    )
-    yield counter(
-        "pseudo_labels_total",
-        "Pseudo-labels that were used, and those that a person contradicted later.",
-        ("outcome",),
-        {(o,): truth.total("pseudo_labels", o) for o in ("accepted", "contradicted")},
-    )
-
-
-def _people(truth: Truth) -> Iterator[Family]:
-    labels, said = truth.labels, {o: truth.total("false_novel", o) for o in ("known", "new")}
-    told = sum(said.values())
-    yield counter(
-        "answers_total",
-        "Answers by kind and by what became of them.",
-        ("kind", "outcome"),
-        {(k.value, o.value): n for (k, o), n in truth.answers.items()},
-    )
-    yield counter("labels_spent_total", "Questions asked.", (), {(): labels.spent})
-    yield gauge(
-        "label_budget",
-        "Questions that the pools in question may ask, in all.",
-        (),
-        {(): labels.budget},
-    )
-    yield gauge(
-        "label_budget_remaining",
-        "Questions that the pools in question may still ask.",
-        (),
-        {(): labels.remaining},
-    )
-    yield gauge(
-        "label_budget_weekly",
-        "Questions that may be asked in seven days; missing when there is no such limit.",
-        (),
-        {} if labels.per_week is None else {(): labels.per_week},
-    )
-    yield gauge(
-        "label_budget_weekly_remaining",
-        "Questions that may still be asked within these seven days.",
-        (),
-        {} if labels.remaining_this_week is None else {(): labels.remaining_this_week},
-    )
-    yield counter(
-        "novel_answers_total",
-        "Answers about samples above T_inner: really new, known after all, or nobody can tell.",
-        ("said",),
-        {(o,): truth.total("false_novel", o) for o in ("known", "new", "cannot_tell")},
-    )
-    yield gauge(
-        "false_novel_ratio",
-        "Share of samples above T_inner that people called known; missing until somebody answered.",
-        (),
-        {(): said["known"] / told} if told else {},
-    )
-
-
-def _labelled(truth: Truth, name: str) -> dict[tuple[str, ...], float]:
-    return {(label,): value for label, value in truth.by_label(name).items()}
-
-
-def _moment(at: datetime | None) -> dict[tuple[str, ...], float]:
-    return {} if at is None else {(): at.timestamp()}
 
 
 def _cumulative(ratios: Mapping[str, float]) -> list[tuple[str, float]]:

@@ -12,7 +12,7 @@ from monitor.store import Store, Transaction
 from monitor.store.errors import StoreError
 from monitor.store.rows import ClassRow, Count, Event, Publication, Query, Version
 from monitor.store.snapshots import read_meta
-from monitor.store.states import ClassOrigin, PoolState, VersionState
+from monitor.store.states import ClassOrigin, FileState, PoolState, VersionState
 from monitor.telemetry.truth import Coordinator, Discovery, Drift, InUse, Labels, Source, Truth
 
 #: The lease that a running monitor holds, and the rooms in which it leaves notes.
@@ -22,6 +22,9 @@ MONITOR_ROOM, SOURCE_ROOM, DRIFT_ROOM = "monitor", "source", "drift"
 #: Counters of images by outcome and of rejected images by reason. A row too broken to name its
 #: source is counted under none, and is an image as well.
 IMAGES, REJECTIONS = "images", "rejected"
+
+#: Files of which something is still to be read.
+UNFINISHED = (FileState.NEW, FileState.PLANNED)
 
 #: The event of a new class, and how many of them are kept in sight: enough for a busy month,
 #: few enough that a series for each of them costs nothing.
@@ -57,6 +60,7 @@ class TruthReader:
             held=tuple(v.number for v in seen.versions if v.state is VersionState.HELD),
             classes=Counter(row.origin for row in seen.classes if row.living),
             files=seen.files,
+            oldest_waiting_at=seen.oldest_waiting_at,
             batches_pending=seen.batches_pending,
             pools=seen.pools,
             answers=seen.answers,
@@ -113,6 +117,7 @@ class _Seen:
     publications: Sequence[Publication]
     classes: Sequence[ClassRow]
     files: Mapping[Any, int]
+    oldest_waiting_at: datetime | None
     batches_pending: int
     pools: Mapping[Any, int]
     answers: Mapping[Any, int]
@@ -135,6 +140,7 @@ def _look(tx: Transaction) -> _Seen:
         publications=tx.versions.publications(),
         classes=tx.classes.all(),
         files=tx.files.count_by_state(),
+        oldest_waiting_at=_oldest_waiting(tx),
         batches_pending=tx.batches.count_pending(),
         pools=tx.pools.count_by_state(),
         answers=tx.answers.count_by_kind(),
@@ -156,7 +162,7 @@ def _look(tx: Transaction) -> _Seen:
 def _coordinator(tx: Transaction) -> Coordinator:
     lease = tx.leases.get(COORDINATOR)
     note = _mapping(tx.notes.get(MONITOR_ROOM, COORDINATOR))
-    listing, labels = _mapping(note.get("listing")), _mapping(note.get("labels"))
+    labels = _mapping(note.get("labels"))
     return Coordinator(
         running=lease is not None and lease.expires_at > tx.now,
         owner=None if lease is None else lease.owner,
@@ -167,11 +173,15 @@ def _coordinator(tx: Transaction) -> Coordinator:
         address=note.get("address"),
         started_at=_moment(note.get("started_at")),
         actors_up=_mapping(note.get("actors_up")),
-        files_waiting=int(listing.get("files_waiting") or 0),
-        oldest_waiting_at=_moment(listing.get("oldest_waiting_at")),
         labels_per_week=labels.get("per_week"),
         labels_this_week=labels.get("spent_this_week"),
     )
+
+
+def _oldest_waiting(tx: Transaction) -> datetime | None:
+    """Files are numbered as they are first seen, so the first of each state is the oldest."""
+    first = [file for state in UNFINISHED for file in tx.files.in_state(state, limit=1)]
+    return min((file.first_seen_at for file in first), default=None)
 
 
 def _open_queries(tx: Transaction) -> Iterator[Query]:

@@ -46,8 +46,8 @@ def to_dict(truth: Truth) -> dict[str, Any]:
         },
         "files": {
             **{state.value: truth.files.get(state, 0) for state in FileState},
-            "waiting": monitor.files_waiting,
-            "oldest_waiting_at": _iso(monitor.oldest_waiting_at),
+            "waiting": truth.files_waiting,
+            "oldest_waiting_at": _iso(truth.oldest_waiting_at),
         },
         "batches": {
             "pending": truth.batches_pending,
@@ -192,8 +192,9 @@ def _drift(truth: Truth) -> Iterator[str]:
 
 def _feed(truth: Truth) -> Iterator[str]:
     files = [f"{truth.files.get(state, 0):,} {state.value}" for state in FileState]
-    waiting = truth.coordinator.files_waiting
-    yield f"Files: {', '.join(files)}" + (f"; {waiting:,} waiting." if waiting else ".")
+    oldest = age(truth.oldest_waiting_at, truth.at)
+    waits = "" if oldest is None else f"; the oldest unfinished one waits for {span(oldest)}"
+    yield f"Files: {', '.join(files)}{waits}."
     yield (
         f"Batches: {truth.batches_pending:,} pending, {truth.total('batches', 'done'):,.0f} done, "
         f"{truth.total('batches', 'quarantined'):,.0f} quarantined."

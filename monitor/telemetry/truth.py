@@ -25,7 +25,7 @@ from monitor.store.states import (
 class Coordinator:
     """The process that moves the feed, as its lease and its own notes describe it.
 
-    What the notes say (version, actors, waiting files) is what the last monitor said; only
+    What the notes say (version, actors, labels) is what the last monitor said; only
     ``running`` tells whether there is one now.
     """
 
@@ -38,8 +38,6 @@ class Coordinator:
     address: str | None = None
     started_at: datetime | None = None
     actors_up: Mapping[str, int] = field(default_factory=dict)
-    files_waiting: int = 0
-    oldest_waiting_at: datetime | None = None
     labels_per_week: int | None = None
     labels_this_week: int | None = None
 
@@ -143,6 +141,7 @@ class Truth:
     held: tuple[int, ...] = ()
     classes: Mapping[ClassOrigin, int] = field(default_factory=dict)
     files: Mapping[FileState, int] = field(default_factory=dict)
+    oldest_waiting_at: datetime | None = None
     batches_pending: int = 0
     pools: Mapping[PoolState, int] = field(default_factory=dict)
     answers: Mapping[tuple[AnswerKind, AnswerOutcome], int] = field(default_factory=dict)
@@ -157,6 +156,10 @@ class Truth:
     def by_label(self, name: str) -> dict[str, float]:
         """All labels of one counter, such as the inner loops by outcome."""
         return {label: value for (found, label), value in self.totals.items() if found == name}
+
+    @property
+    def files_waiting(self) -> int:
+        return self.files.get(FileState.NEW, 0) + self.files.get(FileState.PLANNED, 0)
 
     @property
     def queries_open(self) -> int:

@@ -51,14 +51,11 @@ def start_monitor(store: Store, owner: str = "host-1:4242", ttl: float = 3600) -
 def note_monitor(
     store: Store,
     *,
-    waiting: int = 3,
-    oldest: datetime | None = None,
     per_week: int | None = 500,
     this_week: int = 40,
     actors: Mapping[str, int] | None = None,
 ) -> None:
     with store.transaction() as tx:
-        oldest = oldest or tx.now - timedelta(seconds=20)
         note = {
             "started_at": tx.now.isoformat(),
             "version": "0.1.0",
@@ -68,10 +65,17 @@ def note_monitor(
             "embedders": 2,
             "scorers": 1,
             "actors_up": actors or {"embedder": 2, "scorer": 1, "querier": 1, "updater": 1},
-            "listing": {"files_waiting": waiting, "oldest_waiting_at": oldest.isoformat()},
             "labels": {"per_week": per_week, "spent_this_week": this_week},
         }
         tx.notes.set("monitor", "coordinator", note)
+
+
+def wait(store: Store, count: int = 3) -> None:
+    """Files that were seen and not read yet."""
+    with store.transaction() as tx:
+        tx.files.register(
+            [FileStat(f"feed/{next(_numbers):06d}.parquet", 10) for _ in range(count)]
+        )
 
 
 def judge(
@@ -268,4 +272,5 @@ def whole_life(store: Store) -> None:
     answer(store, queries)
     discover(store, queries)
     ask(store, "cam-1", count=3, version=2)
+    wait(store)
     trouble(store)

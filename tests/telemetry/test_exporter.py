@@ -71,7 +71,7 @@ def test_a_whole_life_in_figures(store: Store, clock: Clock, scrape: Callable[..
         ("update_failures_total", ()): 1,
         ("files", (("state", "quarantined"),)): 1,
         ("files_waiting", ()): 3,
-        ("input_lag_seconds", ()): 110,
+        ("input_lag_seconds", ()): 90,
         ("pools", (("state", "waiting"),)): 1,
         ("actors_up", (("role", "embedder"),)): 2,
         ("actor_restarts_total", (("role", "embedder"),)): 1,

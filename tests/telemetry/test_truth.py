@@ -34,7 +34,8 @@ def test_a_whole_life(store: Store, clock: Clock) -> None:
     )
     assert truth.detector.t_inner == pytest.approx(small_detector(1).calibration.t_inner)
     assert truth.classes == {ClassOrigin.FIT: 2, ClassOrigin.PERSON: 1}
-    assert truth.files == {FileState.DONE: 4, FileState.QUARANTINED: 1}
+    assert truth.files == {FileState.DONE: 4, FileState.NEW: 3, FileState.QUARANTINED: 1}
+    assert (truth.files_waiting, truth.oldest_waiting_at) == (3, truth.oldest_query_at)
     assert truth.pools == {PoolState.RESOLVED: 1, PoolState.WAITING: 1}
     assert truth.answers[AnswerKind.NEW_CLASS, AnswerOutcome.ACCEPTED] == 4
     assert (truth.labels.spent, truth.labels.budget, truth.labels.remaining) == (9, 10, 7)
