@@ -1,7 +1,7 @@
 """The store: ledger, pools, questions, answers, classes, detector versions, and their files."""
 
 from monitor.store.checking import Finding, Severity, check, repair
-from monitor.store.commit import Committed, ScoredBatch, commit_batch
+from monitor.store.commit import Committed, ScoredBatch, commit_batch, commit_batches
 from monitor.store.compaction import compact
 from monitor.store.publish import (
     NewClass,
@@ -11,6 +11,7 @@ from monitor.store.publish import (
     refuse_version,
     release_version,
 )
+from monitor.store.recovery import Recovered, recover
 from monitor.store.retention import drop_spools, drop_thumbnails, purge
 from monitor.store.snapshots import (
     load_detector,
@@ -25,6 +26,7 @@ __all__ = [
     "Finding",
     "NewClass",
     "Occurrence",
+    "Recovered",
     "ScoredBatch",
     "Severity",
     "Store",
@@ -32,6 +34,7 @@ __all__ = [
     "Update",
     "check",
     "commit_batch",
+    "commit_batches",
     "commit_version",
     "compact",
     "drop_spools",
@@ -40,6 +43,7 @@ __all__ = [
     "load_snapshot",
     "publish_snapshot",
     "purge",
+    "recover",
     "refuse_version",
     "release_version",
     "repair",

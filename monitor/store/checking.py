@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 
 from pyarrow import ArrowInvalid
 from sqlalchemy import func, select, text
 
-from monitor.store.commit import IMAGES
+from monitor.store.commit_plan import IMAGES
 from monitor.store.compaction import COMPACTED, clear_leftovers, leftovers
 from monitor.store.errors import SnapshotError
 from monitor.store.exemplars import shown_by_exemplars
-from monitor.store.files import KINDS, Span, count_rows, spool_folder
+from monitor.store.files import KINDS, STAGING, Span, count_rows, spool_folder
 from monitor.store.folder import Entry, is_temporary
+from monitor.store.recovery import promises, standing
 from monitor.store.rows import Output, PoolMember
 from monitor.store.schema import batches, counters, files, pool_members, pools, queries
 from monitor.store.snapshots import verify_snapshot
@@ -66,7 +67,7 @@ def check(store: Store, *, hashes: bool = True) -> list[Finding]:
             *_versions(store, tx, hashes),
             *_questions(tx),
             *_thumbnails(store, tx, hashes),
-            *_temporaries(store, tx.now),
+            *_temporaries(store, tx),
         ]
     order = list(Severity)
     return sorted(found, key=lambda finding: (order.index(finding.severity), finding.where))
@@ -77,12 +78,15 @@ def repair(store: Store) -> list[str]:
 
     That is: temporary files older than an hour, parts of merged files, merged files that never
     came into use, features of pools that were dropped, and held discoveries of versions that
-    have been released or refused. Nothing else is touched.
+    have been released or refused. Nothing else is touched, but committed files that still wait
+    for their names get them.
     """
     gone = [name for kind in COMPACTED for name in clear_leftovers(store, kind)]
     with store.transaction() as tx:
+        for staged, name in _promises(store, tx).items():
+            store.folder.settle(staged, name)
         redundant = [
-            *(entry.name for entry in _old_temporaries(store, tx.now)),
+            *(entry.name for entry in _old_temporaries(store, tx)),
             *(entry.name for entry in _dropped_spools(store, tx)),
             *_decided(store, tx),
         ]
@@ -225,16 +229,25 @@ def _coverage(tx: Transaction, kind: str, known: Iterable[Output]) -> Iterator[F
 
 
 def _file(store: Store, wanted: Output | PoolMember, hashes: bool) -> Iterator[Finding]:
-    size = store.folder.size(wanted.name)
-    if size is None:
+    where = standing(store.folder, wanted)
+    if where is None:
         yield _error("file-missing", wanted.name, "is gone; restore it from a backup")
-    elif size != wanted.size:
+        return
+    if where != wanted.name:
+        yield Finding(
+            Severity.NOTE,
+            "unnamed",
+            where,
+            f"is committed and becomes {wanted.name} when the monitor starts or by repair",
+        )
+    size = store.folder.size(where)
+    if size != wanted.size:
         yield _error("file-differs", wanted.name, f"has {size} bytes, {wanted.size} were committed")
-    elif hashes and store.folder.sha256(wanted.name) != wanted.sha256:
+    elif hashes and store.folder.sha256(where) != wanted.sha256:
         yield _error("file-differs", wanted.name, "was changed after it was committed")
     elif hashes:
         try:
-            rows = count_rows(store.folder, wanted.name)
+            rows = count_rows(store.folder, where)
         except ArrowInvalid as error:
             yield _error("file-unreadable", wanted.name, f"is no Parquet file ({error})")
             return
@@ -349,8 +362,8 @@ def _thumbnails(store: Store, tx: Transaction, hashes: bool) -> Iterator[Finding
             yield _error("file-differs", name, "does not have the content its name promises")
 
 
-def _temporaries(store: Store, now: datetime) -> Iterator[Finding]:
-    for entry in _old_temporaries(store, now):
+def _temporaries(store: Store, tx: Transaction) -> Iterator[Finding]:
+    for entry in _old_temporaries(store, tx):
         yield Finding(
             Severity.NOTE,
             "temporary",
@@ -359,11 +372,18 @@ def _temporaries(store: Store, now: datetime) -> Iterator[Finding]:
         )
 
 
-def _old_temporaries(store: Store, now: datetime) -> list[Entry]:
-    folders = (*KINDS, "features", "detectors", THUMBNAILS)
+def _old_temporaries(store: Store, tx: Transaction) -> list[Entry]:
+    promised = _promises(store, tx)
+    folders = (*KINDS, "features", "detectors", THUMBNAILS, STAGING)
     return [
         entry
         for folder in folders
         for entry in store.folder.list(folder)
-        if is_temporary(entry.name) and entry.modified < now - TEMPORARY_AGE
+        if is_temporary(entry.name)
+        and entry.name not in promised
+        and entry.modified < tx.now - TEMPORARY_AGE
     ]
+
+
+def _promises(store: Store, tx: Transaction) -> dict[str, str]:
+    return promises(tx, [entry.name for entry in store.folder.list(STAGING)])

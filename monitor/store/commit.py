@@ -2,71 +2,49 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy.exc import IntegrityError
 
-from monitor.store.errors import BatchMismatch, StoreError
-from monitor.store.faults import declare, fault_point
-from monitor.store.files import (
-    DUPLICATE,
-    NOVEL,
-    REJECTED,
-    VERDICTS,
-    Span,
-    checked,
-    output_name,
-    spool_name,
-    stage_table,
-    table,
+from monitor.store.commit_plan import (
+    BatchPlan,
+    RunPlan,
+    ScoredBatch,
+    digests_of,
+    plan_batches,
+    runs,
+    validate,
 )
+from monitor.store.errors import StoreError
+from monitor.store.faults import declare, fault_point
+from monitor.store.files import STAGING, output_name, spool_name, stage_table
 from monitor.store.folder import Staged
-from monitor.store.rows import Batch, Count, Lease, Output, PoolMember
-from monitor.store.seen import image_digest
+from monitor.store.rows import Batch, Lease, Output, PoolMember
 from monitor.store.states import BatchState
 from monitor.store.store import Store, Transaction
+
+__all__ = ["Committed", "ScoredBatch", "commit_batch", "commit_batches"]
 
 declare(
     "commit.start",
     "commit.after_stage_verdicts",
     "commit.after_stage_rejected",
     "commit.after_stage_features",
+    "commit.after_sync",
     "commit.in_transaction",
+    "commit.before_commit",
+    "commit.after_commit",
     "commit.after_publish_verdicts",
     "commit.after_publish_rejected",
     "commit.after_publish_features",
-    "commit.before_commit",
-    "commit.after_commit",
 )
 
 #: Somebody else can only take an image from us by committing it, so each retry means that
 #: another writer made progress; this many in a row means that something is badly wrong.
 RETRIES = 10
-
-#: The counter of images by source and outcome (known, novel, duplicate, rejected), and the
-#: one of rejected images by source and reason.
-IMAGES, REJECTIONS = "images", "rejected"
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredBatch:
-    """Everything that was computed for a batch, still in memory.
-
-    ``features`` holds, for each pool that takes samples of this batch, the rows that go into
-    it (``files.features_schema``). Rows of ``verdicts`` and ``rejected`` together must be the
-    rows of the batch.
-    """
-
-    batch_id: int
-    detector_version: int
-    verdicts: pa.Table
-    rejected: pa.Table
-    features: Mapping[int, pa.Table] = field(default_factory=dict)
-    counts: Sequence[Count] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,270 +56,242 @@ class Committed:
 
 
 class _LostRace(Exception):
-    """Another writer committed one of our images between the look and the lock."""
+    """Another writer committed one of our images or batches between the look and the lock."""
 
 
 def commit_batch(store: Store, scored: ScoredBatch, *, lease: Lease | None = None) -> Committed:
-    """Make a batch done: verdicts, rejected rows, pool members, duplicates, counters, ledger.
+    """Make one batch done: :func:`commit_batches` with a single batch."""
+    (committed,) = commit_batches(store, [scored], lease=lease)
+    return committed
 
-    1. A batch that the ledger calls settled is left alone: committing twice is harmless.
-    2. Duplicates are decided: images that another batch already brought, and second
-       occurrences inside this one. They leave the verdicts and the features and join the
-       rejected rows with the reason ``duplicate``.
-    3. Verdicts, rejected rows and features are staged: written in full and made durable under
-       temporary names that no reader looks at.
+
+def commit_batches(
+    store: Store,
+    scored: Sequence[ScoredBatch],
+    *,
+    lease: Lease | None = None,
+    starting: Sequence[int] = (),
+    closing: Sequence[int] = (),
+) -> list[Committed]:
+    """Make batches done: verdicts, rejected rows, pool members, duplicates, counters, ledger.
+
+    All of them, or none. Several in one call cost hardly more than one: batches with
+    consecutive numbers share their files, and all of them share the syncs and the transaction.
+    ``starting`` are batches whose next try begins, ``closing`` pools that take no more samples
+    after these; both move in the same transaction. One result per batch, in the given order.
+
+    1. Batches that the ledger calls settled are left alone: committing twice is harmless.
+    2. Duplicates are decided, batch by batch in the given order: images that were committed
+       before, and second occurrences among these. They leave the verdicts and the features
+       and join the rejected rows with the reason ``duplicate``.
+    3. Verdicts, rejected rows and features are staged, one file of each kind for every run of
+       consecutive numbers (and of features for every pool): written in full under temporary
+       names in ``staging/``, synced, and then their names synced, once for all.
     4. One write transaction begins. It is the only writer from here to its end.
        a. The lease is verified, so a process that lost it while computing stops here.
-       b. The batch is looked up again: settled meanwhile, we stop; still pending, we go on.
-       c. The duplicates are looked up again. If another writer committed one of our images
-          since step 2, everything is rolled back, the staged files are discarded, and we
-          start again at step 2.
-       d. The staged files get their names (rename, fsync of the folder). A file that an
-          earlier, unfinished try left under the same name is replaced, or removed if this
-          try has no rows of that kind.
-       e. Ledger, outputs, digests, pool members, counters and the file's state are written.
-    5. The transaction commits. That is the moment at which the batch is done.
+       b. The batches are looked up again. If another writer settled one of them, or removed a
+          staged file, everything is rolled back and we start again at step 1.
+       c. Ledger, file states, outputs, pool members, digests, counters, tries and closed
+          pools are written. Outputs and members name the file and where it is staged. If
+          another writer committed one of our images since step 2, its digest is refused,
+          everything is rolled back, and we start again at step 1.
+    5. The transaction commits. That is the moment at which the batches are done.
+    6. The staged files get their names (rename).
 
-    A crash before 5 leaves the batch pending and at most some files that the next try
-    replaces; a crash after it leaves nothing to do. The same input gives the same files, byte
-    for byte.
-
-    What a reader may see: between 4d and 5 the files have their names although the batch is
-    not done. If the process dies just there, the files are replaced by those of the next try.
+    A crash before 5 leaves the batches pending and perhaps some files in ``staging/`` that no
+    reader looks at; a crash after it leaves files that are committed and wait for their names.
+    ``recover`` tells the two apart by what the database says, removes the first and names the
+    second. A file under its name is therefore always committed, whole, and final; in the
+    moment between 5 and 6 it is committed and not yet to be seen.
     """
-    _validate(scored)
+    for one in scored:
+        validate(one)
     for _ in range(RETRIES):
-        fault_point("commit.start")
-        with store.reading() as tx:
-            batch = tx.batches.get(scored.batch_id)
-            if batch.state is not BatchState.PENDING:
-                return Committed(batch, already=True)
-            _refuse_missing_rows(batch, scored)
-            plan = _plan(tx, scored)
-        staged = _stage(store, plan)
         try:
-            with store.transaction() as tx:
-                if lease is not None:
-                    tx.leases.verify(lease)
-                batch = tx.batches.get(scored.batch_id)
-                if batch.state is not BatchState.PENDING:
-                    staged.discard()
-                    return Committed(batch, already=True)
-                _publish_and_record(store, tx, batch, plan, staged)
-                done = tx.batches.get(scored.batch_id)
-                fault_point("commit.before_commit")
-            fault_point("commit.after_commit")
-            return Committed(done, already=False)
+            return _try(store, scored, lease, starting, closing)
         except _LostRace:
-            staged.discard()
-        except BaseException:
-            staged.discard()
-            raise
+            continue
     raise StoreError(
-        f"batch {scored.batch_id}: other writers took its images {RETRIES} times in a row; "
-        "is a second monitor running on this state without a lease?"
+        f"batches {', '.join(str(one.batch_id) for one in scored)}: other writers took their "
+        f"images {RETRIES} times in a row; is a second monitor running on this state without "
+        "a lease?"
     )
 
 
+def _try(
+    store: Store,
+    scored: Sequence[ScoredBatch],
+    lease: Lease | None,
+    starting: Sequence[int],
+    closing: Sequence[int],
+) -> list[Committed]:
+    fault_point("commit.start")
+    with store.reading() as tx:
+        ledger = tx.batches.get_many(one.batch_id for one in scored)
+        fresh = _pending(scored, ledger)
+        digests = [digests_of(one.verdicts) for one in fresh]
+        seen = tx.seen.lookup({digest for named in digests for digest in named})
+    plans = plan_batches(fresh, ledger, digests, seen)
+    promised = False
+    staged: list[_StagedRun] = []
+    try:
+        for run in runs(plans):
+            staged.append(_stage(store, run))
+        if staged:
+            store.folder.sync(STAGING)
+        fault_point("commit.after_sync")
+        with store.transaction() as tx:
+            if lease is not None:
+                tx.leases.verify(lease)
+            _refuse_changes(store, tx, plans, staged)
+            fault_point("commit.in_transaction")
+            _record(tx, plans, staged)
+            tx.batches.start(starting)
+            tx.pools.close(closing)
+            moment = tx.now
+            fault_point("commit.before_commit")
+            promised = True
+    except BaseException:
+        # Once the commit was asked for, only the database knows whether it happened (a
+        # connection can break while it does), so the files are left to ``recover``.
+        if not promised:
+            for run_files in staged:
+                run_files.discard()
+        raise
+    fault_point("commit.after_commit")
+    for run_files in staged:
+        run_files.publish()
+    ours = {plan.outcome.batch.id: plan.outcome.settled(moment) for plan in plans}
+    ledger.update(ours)
+    return [Committed(ledger[n], ours.pop(n, None) is None) for n in (o.batch_id for o in scored)]
+
+
+def _pending(scored: Sequence[ScoredBatch], ledger: dict[int, Batch]) -> list[ScoredBatch]:
+    """Step 1; of a batch that is given twice the first counts."""
+    first: dict[int, ScoredBatch] = {}
+    for one in scored:
+        if ledger[one.batch_id].state is BatchState.PENDING:
+            first.setdefault(one.batch_id, one)
+    return list(first.values())
+
+
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """The batch with its duplicates taken out."""
-
-    scored: ScoredBatch
-    verdicts: pa.Table
-    rejected: pa.Table
-    features: Mapping[int, pa.Table]
-    digests: tuple[bytes, ...]
-    duplicate_sources: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _StagedFiles:
+class _StagedRun:
+    run: RunPlan
     verdicts: Staged | None
     rejected: Staged | None
-    features: Mapping[int, Staged]
+    features: dict[int, Staged]
 
-    def discard(self) -> None:
+    def files(self) -> Iterator[Staged]:
         for staged in (self.verdicts, self.rejected, *self.features.values()):
             if staged is not None:
-                staged.discard()
+                yield staged
+
+    def discard(self) -> None:
+        for staged in self.files():
+            staged.discard()
+
+    def publish(self) -> None:
+        """Step 6."""
+        if self.verdicts is not None:
+            self.verdicts.settle()
+        fault_point("commit.after_publish_verdicts")
+        if self.rejected is not None:
+            self.rejected.settle()
+        fault_point("commit.after_publish_rejected")
+        for staged in self.features.values():
+            staged.settle()
+        fault_point("commit.after_publish_features")
 
 
-def _validate(scored: ScoredBatch) -> None:
-    checked(scored.verdicts, VERDICTS)
-    checked(scored.rejected, REJECTED)
-
-
-def _refuse_missing_rows(batch: Batch, scored: ScoredBatch) -> None:
-    given = scored.verdicts.num_rows + scored.rejected.num_rows
-    if given != batch.rows:
-        raise BatchMismatch(
-            f"batch {batch.id}: {batch.rows} rows were planned, but {scored.verdicts.num_rows} "
-            f"verdicts and {scored.rejected.num_rows} rejected rows make {given}; "
-            "every row needs a verdict or a reason"
-        )
-
-
-def _plan(tx: Transaction, scored: ScoredBatch) -> _Plan:
-    """Step 2: decide the duplicates and cut them out."""
-    digests = _digests(scored.verdicts)
-    elsewhere = tx.seen.lookup(dict.fromkeys(digests))
-    first: set[bytes] = set()
-    keep: list[bool] = []
-    details: list[str] = []
-    for digest in digests:
-        repeated = digest in elsewhere or digest in first
-        keep.append(not repeated)
-        if repeated:
-            batch_id = elsewhere.get(digest, scored.batch_id)
-            details.append(f"already seen in batch {batch_id}")
-        first.add(digest)
-    dropped = scored.verdicts.filter(pa.array([not kept for kept in keep], pa.bool_()))
-    kept_rows = scored.verdicts.filter(pa.array(keep, pa.bool_()))
-    # A feature row belongs to a verdict by its place in the feed, not by its image id: of two
-    # rows with the same id the first keeps its features.
-    places = set(_places(dropped))
-    return _Plan(
-        scored=scored,
-        verdicts=kept_rows,
-        rejected=pa.concat_tables([scored.rejected, _as_rejected(dropped, details)]),
-        features={pool: _without(found, places) for pool, found in scored.features.items()},
-        digests=tuple(digest for digest, kept in zip(digests, keep, strict=True) if kept),
-        duplicate_sources=tuple(dropped.column("source_id").to_pylist()),
-    )
-
-
-def _digests(verdicts: pa.Table) -> list[bytes]:
-    sources = verdicts.column("source_id").to_pylist()
-    images = verdicts.column("image_id").to_pylist()
-    return [image_digest(s, i) for s, i in zip(sources, images, strict=True)]
-
-
-def _places(found: pa.Table) -> list[tuple[str, int]]:
-    return list(zip(found.column("file").to_pylist(), found.column("row").to_pylist(), strict=True))
-
-
-def _without(found: pa.Table, places: set[tuple[str, int]]) -> pa.Table:
-    if not places:
-        return found
-    return found.filter(pa.array([place not in places for place in _places(found)], pa.bool_()))
-
-
-def _as_rejected(dropped: pa.Table, details: list[str]) -> pa.Table:
-    return table(
-        REJECTED,
-        {
-            **{name: dropped.column(name) for name in ("image_id", "source_id", "file", "row")},
-            "reason": [DUPLICATE] * len(details),
-            "detail": details,
-        },
-    )
-
-
-def _stage(store: Store, plan: _Plan) -> _StagedFiles:
-    """Step 3."""
-    span = Span(plan.scored.batch_id, plan.scored.batch_id)
+def _stage(store: Store, run: RunPlan) -> _StagedRun:
+    """Step 3 for one run."""
+    written: list[Staged] = []
 
     def stage(name: str, found: pa.Table) -> Staged | None:
-        return stage_table(store.folder, name, found) if found.num_rows else None
+        if not found.num_rows:
+            return None
+        written.append(stage_table(store.folder, name, found, into=STAGING))
+        return written[-1]
 
-    verdicts = stage(output_name("verdicts", span), plan.verdicts)
-    fault_point("commit.after_stage_verdicts")
-    rejected = stage(output_name("rejected", span), plan.rejected)
-    fault_point("commit.after_stage_rejected")
-    features = {
-        pool: staged
-        for pool, found in plan.features.items()
-        if (staged := stage(spool_name(pool, span.first), found)) is not None
-    }
-    fault_point("commit.after_stage_features")
-    return _StagedFiles(verdicts, rejected, features)
-
-
-def _publish_and_record(
-    store: Store, tx: Transaction, batch: Batch, plan: _Plan, staged: _StagedFiles
-) -> None:
-    """Steps 4c to 4e."""
-    if tx.seen.lookup(plan.digests):
-        raise _LostRace
-    fault_point("commit.in_transaction")
-    span = Span(batch.id, batch.id)
-    for kind, rows in (("verdicts", plan.verdicts), ("rejected", plan.rejected)):
-        written: Staged | None = getattr(staged, kind)
-        _publish(store, output_name(kind, span), written)
-        fault_point(f"commit.after_publish_{kind}")
-        if written is not None:
-            tx.outputs.add(_output(tx, kind, span, written, rows.num_rows))
-    for pool_id, found in plan.features.items():
-        name = spool_name(pool_id, batch.id)
-        spooled = staged.features.get(pool_id)
-        _publish(store, name, spooled)
-        if spooled is not None:
-            tx.pools.add_member(
-                PoolMember(pool_id, batch.id, name, found.num_rows, spooled.size, spooled.sha256),
-                above=pc.sum(pc.greater(found.column("score_ratio"), 1.0)).as_py() or 0,
-            )
-    fault_point("commit.after_publish_features")
     try:
-        tx.seen.add(batch.id, plan.digests)
-    except IntegrityError as error:  # pragma: no cover - the look above is under the same lock
+        verdicts = stage(output_name("verdicts", run.span), run.verdicts)
+        fault_point("commit.after_stage_verdicts")
+        rejected = stage(output_name("rejected", run.span), run.rejected)
+        fault_point("commit.after_stage_rejected")
+        features = {
+            pool: staged
+            for pool, found in run.features.items()
+            if (staged := stage(spool_name(pool, run.span), found)) is not None
+        }
+        fault_point("commit.after_stage_features")
+    except BaseException:
+        for staged in written:
+            staged.discard()
+        raise
+    return _StagedRun(run, verdicts, rejected, features)
+
+
+def _refuse_changes(
+    store: Store, tx: Transaction, plans: Sequence[BatchPlan], staged: Sequence[_StagedRun]
+) -> None:
+    """Step 4b."""
+    ours = {plan.outcome.batch.id for plan in plans}
+    if tx.batches.pending_among(ours) != ours:
+        raise _LostRace
+    for run_files in staged:
+        for file in run_files.files():
+            # A recovery that took us for dead; with a lease it would have ended in 4a.
+            if store.folder.size(file.temporary) is None:
+                raise _LostRace
+
+
+def _record(tx: Transaction, plans: Sequence[BatchPlan], staged: Sequence[_StagedRun]) -> None:
+    """Step 4c."""
+    for run_files in staged:
+        _record_files(tx, run_files)
+    try:
+        tx.seen.add_many({plan.outcome.batch.id: plan.digests for plan in plans})
+    except IntegrityError as error:
         raise _LostRace from error
-    novel = pc.sum(pc.equal(plan.verdicts.column("verdict"), NOVEL)).as_py() or 0
-    duplicates = len(plan.duplicate_sources)
-    tx.batches.finish(
-        batch.id,
-        detector_version=plan.scored.detector_version,
-        known=plan.verdicts.num_rows - novel,
-        novel=novel,
-        rejected=plan.rejected.num_rows - duplicates,
-        duplicates=duplicates,
-    )
-    tx.files.finish_if_done(batch.file_id)
-    tx.counters.add([*_image_counts(plan), *plan.scored.counts])
+    tx.batches.finish([plan.outcome for plan in plans])
+    tx.counters.add([count for plan in plans for count in plan.counts])
 
 
-def _publish(store: Store, name: str, staged: Staged | None) -> None:
-    """Step 4d for one file."""
-    if staged is None:
-        store.folder.delete(name)
-    else:
-        staged.publish()
-
-
-def _output(tx: Transaction, kind: str, span: Span, staged: Staged, rows: int) -> Output:
-    return Output(
-        kind=kind,
-        first=span.first,
-        last=span.last,
-        generation=span.generation,
-        name=staged.name,
-        rows=rows,
-        purged=0,
-        size=staged.size,
-        sha256=staged.sha256,
-        committed_at=tx.now,
-    )
-
-
-def _image_counts(plan: _Plan) -> Iterable[Count]:
-    verdicts = Counter(
-        zip(
-            plan.verdicts.column("source_id").to_pylist(),
-            plan.verdicts.column("verdict").to_pylist(),
-            strict=True,
+def _record_files(tx: Transaction, files: _StagedRun) -> None:
+    span = files.run.span
+    for kind, staged, rows in (
+        ("verdicts", files.verdicts, files.run.verdicts),
+        ("rejected", files.rejected, files.run.rejected),
+    ):
+        if staged is not None:
+            tx.outputs.add(
+                Output(
+                    kind=kind,
+                    first=span.first,
+                    last=span.last,
+                    generation=span.generation,
+                    name=staged.name,
+                    rows=rows.num_rows,
+                    purged=0,
+                    size=staged.size,
+                    sha256=staged.sha256,
+                    committed_at=tx.now,
+                    staged=staged.temporary,
+                )
+            )
+    for pool_id, spooled in files.features.items():
+        found = files.run.features[pool_id]
+        tx.pools.add_member(
+            PoolMember(
+                pool_id=pool_id,
+                batch_id=span.first,
+                last_batch=span.last,
+                name=spooled.name,
+                rows=found.num_rows,
+                size=spooled.size,
+                sha256=spooled.sha256,
+                staged=spooled.temporary,
+            ),
+            above=pc.sum(pc.greater(found.column("score_ratio"), 1.0)).as_py() or 0,
         )
-    )
-    verdicts.update((source, DUPLICATE) for source in plan.duplicate_sources)
-    reasons = Counter(
-        zip(
-            plan.scored.rejected.column("source_id").to_pylist(),
-            plan.scored.rejected.column("reason").to_pylist(),
-            strict=True,
-        )
-    )
-    for (source, outcome), number in verdicts.items():
-        yield Count(IMAGES, source, outcome, number)
-    for (source, reason), number in reasons.items():
-        # A row so broken that its source cannot be read is counted under no source.
-        yield Count(IMAGES, source or "", "rejected", number)
-        yield Count(REJECTIONS, source or "", reason, number)

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from monitor.store.faults import declare, fault_point
 from monitor.store.files import KINDS, Span, covered, output_name
 from monitor.store.folder import Folder
+from monitor.store.recovery import settled
 from monitor.store.rows import Lease, Output
 from monitor.store.store import Store, Transaction
 
@@ -185,7 +186,8 @@ def _merge(store: Store, kind: str, parts: Sequence[Output], lease: Lease) -> bo
     """Steps 3 to 5; False when the parts changed in between (a purge), which is no harm."""
     span = Span(parts[0].first, parts[-1].last)
     name = output_name(kind, span)
-    staged = store.folder.stage(name, _writer(store.folder, kind, [p.name for p in parts]))
+    names = [settled(store.folder, part) for part in parts]
+    staged = store.folder.stage(name, _writer(store.folder, kind, names))
     fault_point("compact.after_stage")
     try:
         with store.transaction() as tx:

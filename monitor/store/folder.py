@@ -53,6 +53,10 @@ class Staged:
         """Give the file its name, replacing what was there, in one step."""
         self.folder._move(self.temporary, self.name)
 
+    def settle(self) -> bool:
+        """Give the file the name that a transaction has promised it (``Folder.settle``)."""
+        return self.folder.settle(self.temporary, self.name)
+
     def publish_new(self) -> None:
         """Give the file its name unless the name is taken (``FileExistsError``)."""
         self.folder._move_new(self.temporary, self.name)
@@ -159,9 +163,15 @@ class Folder:
 
     # -- writing ---------------------------------------------------------------------------
 
-    def stage(self, name: str, write: Callable[[IO[bytes]], None]) -> Staged:
-        """Let ``write`` fill a durable temporary file that can later become ``name``."""
-        temporary = _temporary_name(name)
+    def stage(
+        self, name: str, write: Callable[[IO[bytes]], None], *, into: str | None = None
+    ) -> Staged:
+        """Let ``write`` fill a durable temporary file that can later become ``name``.
+
+        It waits beside its name, or in the folder ``into``; there the caller makes its
+        temporary name durable as well (:meth:`sync`), once for all files of a step.
+        """
+        temporary = _temporary_name(name, into)
         try:
             with self._sink(temporary) as raw:
                 sink = _HashingSink(raw)
@@ -182,6 +192,29 @@ class Folder:
         staged = self.stage_bytes(name, data)
         staged.publish()
         return staged
+
+    def settle(self, temporary: str, name: str) -> bool:
+        """Give a file its promised name; whether it stands under it now.
+
+        Harmless to repeat, from any process: whoever comes second finds it done. Nothing is
+        synced, because a power cut leaves the file under one of the two names, and the promise
+        in the database says which one it shall have.
+        """
+        if self.is_local:
+            _make_durable_folder(Path(self.path(name)).parent)
+        try:
+            if self.is_local:
+                os.replace(self.path(temporary), self.path(name))
+            else:
+                self.filesystem.move(self.path(temporary), self.path(name))
+        except FileNotFoundError:
+            return self.size(name) is not None
+        return True
+
+    def sync(self, name: str) -> None:
+        """Make the names inside a local folder durable; object stores have nothing to do."""
+        if self.is_local:
+            _sync(Path(self.path(name)))
 
     def delete(self, name: str) -> None:
         """Remove a file; a missing one is as good as removed."""
@@ -250,8 +283,10 @@ def _make_durable_folder(path: Path) -> None:
     _sync(path.parent)
 
 
-def _temporary_name(name: str) -> str:
+def _temporary_name(name: str, into: str | None) -> str:
     parent, slash, last = name.rpartition("/")
+    if into is not None:
+        parent, slash, last = into, "/", name.replace("/", "-")
     return f"{parent}{slash}.{last}.{uuid.uuid4().hex[:12]}{_SUFFIX}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Table, delete, func, insert, select
@@ -74,12 +75,8 @@ class Counters(Repository):
             totals[key] = totals.get(key, 0.0) + step.value
         if not totals:
             return
-        statement = _upsert(self._connection.dialect.name, counters)
         self._connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=[counters.c.name, counters.c.source, counters.c.label],
-                set_={"value": counters.c.value + statement.excluded.value},
-            ),
+            _raise_counters(self._connection.dialect.name),
             [
                 {"name": name, "source": source, "label": label, "value": value}
                 for (name, source, label), value in sorted(totals.items())
@@ -144,3 +141,13 @@ class Notes(Repository):
 
 def _upsert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
     return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+
+
+@cache
+def _raise_counters(dialect: str) -> sqlite.Insert | postgresql.Insert:
+    """Built once: it runs with every commit."""
+    statement = _upsert(dialect, counters)
+    return statement.on_conflict_do_update(
+        index_elements=[counters.c.name, counters.c.source, counters.c.label],
+        set_={"value": counters.c.value + statement.excluded.value},
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, exists, func, insert, select, update
+from sqlalchemy import BindParameter, ColumnElement, bindparam, exists, func, insert, select, update
 
 from monitor.store.errors import NotFound, WrongState
 from monitor.store.repository import Repository, chunks
@@ -31,6 +32,26 @@ class FilePlan:
     file_id: int
     rows: int
     ranges: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the rows of a batch, and which detector version said so."""
+
+    batch: Batch
+    detector_version: int
+    known: int
+    novel: int
+    rejected: int
+    duplicates: int
+
+    def settled(self, at: datetime) -> Batch:
+        """The batch as the ledger has it from then on."""
+        values = {name: getattr(self, name) for name in _OUTCOME}
+        return replace(self.batch, state=BatchState.DONE, settled_at=at, **values)
+
+
+_OUTCOME = ("detector_version", "known", "novel", "rejected", "duplicates")
 
 
 class Files(Repository):
@@ -186,20 +207,10 @@ class Files(Repository):
         for missing in set(file_ids) - found:
             raise NotFound(f"file {missing}: not in the ledger")
 
-    def finish_if_done(self, file_id: int) -> bool:
-        """Mark a planned file done when none of its batches is left to do."""
-        done = self._connection.execute(
-            update(files)
-            .where(
-                files.c.id == file_id,
-                files.c.state == FileState.PLANNED,
-                ~exists().where(
-                    batches.c.file_id == file_id, batches.c.state == BatchState.PENDING
-                ),
-            )
-            .values(state=FileState.DONE, updated_at=self._now)
-        )
-        return done.rowcount == 1
+    def finish_if_done(self, file_ids: Iterable[int]) -> None:
+        """Mark the planned ones among these files done that have no batch left to do."""
+        for piece in chunks(sorted(set(file_ids))):
+            self._connection.execute(_FINISH_FILES, {"ids": piece, "moment": self._now})
 
     def _set(self, file_id: int, **values: Any) -> None:
         self._connection.execute(
@@ -214,6 +225,18 @@ class Batches(Repository):
         found = self._first(Batch, select(batches).where(batches.c.id == batch_id))
         if found is None:
             raise NotFound(f"batch {batch_id}: not in the ledger")
+        return found
+
+    def get_many(self, batch_ids: Iterable[int]) -> dict[int, Batch]:
+        """By number; every one of them must be in the ledger."""
+        wanted = list(dict.fromkeys(batch_ids))
+        found: dict[int, Batch] = {}
+        for piece in chunks(wanted):
+            rows = self._connection.execute(_BY_IDS, {"ids": piece})
+            found.update({row.id: Batch(*row) for row in rows})
+        for missing in wanted:
+            if missing not in found:
+                raise NotFound(f"batch {missing}: not in the ledger")
         return found
 
     def of_file(self, file_id: int) -> list[Batch]:
@@ -236,6 +259,14 @@ class Batches(Repository):
             .order_by(batches.c.file_id, batches.c.first_row)
             .limit(limit),
         )
+
+    def pending_among(self, batch_ids: Iterable[int]) -> set[int]:
+        """Those of the batches that are still to do."""
+        return {
+            row.id
+            for piece in chunks(set(batch_ids))
+            for row in self._connection.execute(_PENDING_BY_IDS, {"ids": piece})
+        }
 
     def count_pending(self) -> int:
         return self._count(batches.c.state == BatchState.PENDING)
@@ -264,31 +295,25 @@ class Batches(Repository):
             .where(batches.c.id == batch_id)
             .values(state=BatchState.QUARANTINED, reason=reason, settled_at=self._now)
         )
-        Files(self._connection, self._now).finish_if_done(batch.file_id)
+        Files(self._connection, self._now).finish_if_done([batch.file_id])
 
-    def finish(
-        self,
-        batch_id: int,
-        *,
-        detector_version: int,
-        known: int,
-        novel: int,
-        rejected: int,
-        duplicates: int,
-    ) -> None:
+    def finish(self, outcomes: Sequence[Outcome]) -> None:
+        """Mark batches done, and the files that have nothing left."""
+        if not outcomes:
+            return
+        moment = {"batch_settled_at": self._now}
         self._connection.execute(
-            update(batches)
-            .where(batches.c.id == batch_id)
-            .values(
-                state=BatchState.DONE,
-                detector_version=detector_version,
-                known=known,
-                novel=novel,
-                rejected=rejected,
-                duplicates=duplicates,
-                settled_at=self._now,
-            )
+            _FINISH,
+            [
+                {
+                    "batch": done.batch.id,
+                    **moment,
+                    **{f"batch_{n}": getattr(done, n) for n in _OUTCOME},
+                }
+                for done in outcomes
+            ],
         )
+        Files(self._connection, self._now).finish_if_done(done.batch.file_id for done in outcomes)
 
     def first_pending_between(self, first: int, last: int) -> int | None:
         """The lowest batch number of the range that is still to do, if there is one."""
@@ -305,6 +330,30 @@ class Batches(Repository):
             ).scalar_one()
         )
 
+
+# Built once: these run with every commit, and building costs more than running them.
+
+_IDS: BindParameter[Sequence[int]] = bindparam("ids", expanding=True)
+_PENDING = batches.c.state == BatchState.PENDING
+_BY_IDS = select(*(batches.c[name] for name in Batch.__slots__)).where(batches.c.id.in_(_IDS))
+_PENDING_BY_IDS = select(batches.c.id).where(batches.c.id.in_(_IDS), _PENDING)
+_FINISH = (
+    update(batches)
+    .where(batches.c.id == bindparam("batch"))
+    .values(
+        state=BatchState.DONE,
+        **{name: bindparam(f"batch_{name}") for name in ("settled_at", *_OUTCOME)},
+    )
+)
+_FINISH_FILES = (
+    update(files)
+    .where(
+        files.c.id.in_(_IDS),
+        files.c.state == FileState.PLANNED,
+        ~exists().where(batches.c.file_id == files.c.id, _PENDING),
+    )
+    .values(state=FileState.DONE, updated_at=bindparam("moment"))
+)
 
 _EMPTY_BATCH: dict[str, Any] = {
     "state": BatchState.PENDING,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
@@ -17,8 +17,8 @@ from monitor.store.states import FINISHED_POOLS, POOL_MOVES, PoolState
 class Pools(Repository):
     """Pools and the spooled files that belong to them.
 
-    Membership is one row per (pool, batch), not per image: a features file holds exactly the
-    rows of one batch that went into one pool.
+    Membership is one row per spooled file, not per image: a features file holds exactly the
+    rows that one run of batches, committed together, brought to one pool.
     """
 
     def open(self, group: str = "", *, seed: int = 0) -> Pool:
@@ -83,6 +83,15 @@ class Pools(Repository):
         )
         self._set(pool.id, size=pools.c.size + member.rows, above=pools.c.above + above)
 
+    def close(self, pool_ids: Iterable[int]) -> None:
+        """Close those of the pools that are still filling; the others stay as they are."""
+        for pool_id in pool_ids:
+            self._connection.execute(
+                update(pools)
+                .where(pools.c.id == pool_id, pools.c.state == PoolState.FILLING)
+                .values(state=PoolState.CLOSED, closed_at=self._now)
+            )
+
     def members(self, pool_id: int) -> list[PoolMember]:
         """The pool's spooled files in batch order: the order of its samples."""
         return self._all(
@@ -116,7 +125,14 @@ class Pools(Repository):
         self._set(pool_id, **values)
         return self.get(pool_id)
 
-    def begin_asking(self, pool_id: int, *, budget: int, detector_version: int) -> Pool:
+    def begin_asking(
+        self,
+        pool_id: int,
+        *,
+        budget: int,
+        detector_version: int,
+        evidence: Mapping[str, Any] | None = None,
+    ) -> Pool:
         """Start the inner loop: from here on the pool may open up to ``budget`` queries."""
         pool = self.get(pool_id)
         if budget < pool.asked:
@@ -126,7 +142,7 @@ class Pools(Repository):
             )
         if pool.spool_dropped_at is not None:
             raise WrongState(f"pool {pool_id}: its features were dropped, nothing can be asked")
-        self.move(pool_id, PoolState.ASKING)
+        self.move(pool_id, PoolState.ASKING, evidence=evidence)
         self._set(pool_id, budget=budget, detector_version=detector_version)
         return self.get(pool_id)
 

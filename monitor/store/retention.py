@@ -26,6 +26,7 @@ from monitor.store.files import (
     spool_folder,
     stage_table,
 )
+from monitor.store.recovery import settled
 from monitor.store.rows import Output, Pool
 from monitor.store.schema import pools, queries
 from monitor.store.states import FINISHED_POOLS, QueryState
@@ -132,8 +133,8 @@ def _spooled(tx: Transaction) -> list[Pool]:
 def _holds(store: Store, tx: Transaction, pool_id: int, source: str, before: datetime) -> bool:
     columns = ["source_id", "captured_at"]
     return any(
-        pc.any(_matches(read_table(store.folder, member.name, columns), source, before)).as_py()
-        for member in tx.pools.members(pool_id)
+        pc.any(_matches(read_table(store.folder, name, columns), source, before)).as_py()
+        for name in (settled(store.folder, member) for member in tx.pools.members(pool_id))
     )
 
 
@@ -183,7 +184,7 @@ def _purge_output(store: Store, output: Output, source: str, before: datetime) -
     timed = "captured_at" in KINDS[output.kind].schema.names
     if not timed and output.committed_at >= before:
         return 0
-    found = read_table(store.folder, output.name)
+    found = read_table(store.folder, settled(store.folder, output))
     matches = _matches(found, source, before)
     gone = int(pc.sum(matches).as_py() or 0)
     if gone == 0:
@@ -200,6 +201,7 @@ def _purge_output(store: Store, output: Output, source: str, before: datetime) -
         purged=output.purged + gone,
         size=staged.size,
         sha256=staged.sha256,
+        staged=None,
     )
     try:
         with store.transaction() as tx:

@@ -63,7 +63,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One Parquet file of the outputs and the numbers (batches or versions) it covers."""
+    """One Parquet file of the outputs and the numbers (batches or versions) it covers.
+
+    ``staged`` is where the file waited for its name when it was committed; only recovery asks.
+    """
 
     kind: str
     first: int
@@ -75,6 +78,7 @@ class Output:
     size: int
     sha256: str
     committed_at: datetime
+    staged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +104,28 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class PoolMember:
-    """All rows of one spooled features file; they belong to one pool and one batch."""
+    """One spooled features file: what a run of batches brought to one pool.
+
+    ``batch_id`` is the first batch of the run and names the file inside its pool; together
+    with a row of the file it names a sample (``Sample.batch_id``, ``Sample.spool_row``).
+    """
 
     pool_id: int
     batch_id: int
+    last_batch: int
     name: str
     rows: int
     size: int
     sha256: str
+    staged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a question is about: a row of a spooled file, and where its image is."""
+    """What a question is about: a row of a spooled file, and where its image is.
+
+    ``batch_id`` and ``spool_row`` are the file's ``PoolMember.batch_id`` and the row in it.
+    """
 
     batch_id: int
     spool_row: int

@@ -37,7 +37,7 @@ from monitor.store.states import (
 )
 
 #: Raise it together with a migration that brings the previous layout to this one.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -101,8 +101,6 @@ seen = Table(
     metadata,
     Column("digest", LargeBinary, primary_key=True),
     Column("batch_id", BigId, nullable=False),
-    Column("seen_at", UtcTime, nullable=False),
-    Index("seen_by_time", "seen_at"),
     sqlite_with_rowid=False,
 )
 
@@ -119,6 +117,7 @@ outputs = Table(
     Column("size", BigInteger, nullable=False),
     Column("sha256", Text, nullable=False),
     Column("committed_at", UtcTime, nullable=False),
+    Column("staged", Text),
     PrimaryKeyConstraint("kind", "first"),
 )
 
@@ -152,10 +151,12 @@ pool_members = Table(
     metadata,
     Column("pool_id", BigId, ForeignKey("pools.id"), nullable=False),
     Column("batch_id", BigId, ForeignKey("batches.id"), nullable=False),
+    Column("last_batch", BigId, ForeignKey("batches.id"), nullable=False),
     Column("name", Text, nullable=False),
     Column("rows", BigInteger, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("sha256", Text, nullable=False),
+    Column("staged", Text),
     PrimaryKeyConstraint("pool_id", "batch_id"),
 )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from sqlalchemy import select
 
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
@@ -159,11 +160,15 @@ def verdict_ids(store: Store, names: Sequence[str]) -> list[str]:
 
 
 def dump(store: Store) -> dict[str, Any]:
-    """The whole state: every row of every table, and the hash of every published file."""
+    """The whole state: every row of every table, and the hash of every published file.
+
+    Without the temporary names under which files waited: they are drawn by lot.
+    """
     found: dict[str, Any] = {}
     with store.reading() as tx:
         for one in metadata.sorted_tables:
-            rows = [tuple(row) for row in tx.connection.execute(one.select())]
+            columns = [column for column in one.c if column.name != "staged"]
+            rows = [tuple(row) for row in tx.connection.execute(select(*columns))]
             found[one.name] = sorted(rows, key=repr)
     skipped = ("conclad.db",)
     for entry in store.folder.list():

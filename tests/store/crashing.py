@@ -13,14 +13,17 @@ from monitor.store import (
     Store,
     Update,
     commit_batch,
+    commit_batches,
     commit_version,
     compact,
     drop_spools,
     purge,
+    recover,
     release_version,
 )
 from monitor.store.faults import VARIABLE
 from monitor.store.publish import NewClass
+from monitor.store.rows import Output, PoolMember
 from monitor.store.snapshots import publish_snapshot
 from monitor.store.states import ClassOrigin, PoolState
 from tests.store.building import discoveries, plan_feed, scored, small_detector
@@ -47,13 +50,49 @@ def prepare_commit(store: Store) -> None:
         tx.pools.open()
 
 
+_NAMES = [["a", "b", "c"], ["d", "b", "e"], ["f", "g", "a"]]
+
+
 def commit(store: Store) -> None:
-    names = [["a", "b", "c"], ["d", "b", "e"], ["f", "g", "a"]]
+    recover(store)
     with store.reading() as tx:
         pending = tx.batches.pending(10)
     for batch in pending:
-        work = scored(batch, images=names[batch.id - 1], rejected=1, pool=1)
-        commit_batch(store, work)
+        commit_batch(store, scored(batch, images=_NAMES[batch.id - 1], rejected=1, pool=1))
+
+
+def commit_group(store: Store) -> None:
+    """All that is left at once, over a gap first; then the batch in the gap."""
+    recover(store)
+    with store.reading() as tx:
+        pending = tx.batches.pending(10)
+        begun = [batch.id for batch in pending if batch.tries]
+    group = [b for b in pending if b.id != 2] or pending
+    commit_batches(
+        store,
+        [scored(b, images=_NAMES[b.id - 1], rejected=1, pool=1) for b in group],
+        starting=[b.id for b in pending if b not in group and b.id not in begun],
+        closing=[1] if group == pending else [],
+    )
+    if group != pending:
+        commit_group(store)
+
+
+def prepare_recovery(store: Store) -> None:
+    """One process died after its transaction and another before: files without names."""
+    prepare_commit(store)
+    with store.reading() as tx:
+        first = tx.batches.pending(1)[0]
+    commit_batch(store, scored(first, rejected=1, pool=1))
+    with store.reading() as tx:
+        files: list[Output | PoolMember] = [*tx.outputs.all(), *tx.pools.members(1)]
+    for file in files:
+        os.replace(store.folder.path(file.name), store.folder.path(str(file.staged)))
+    store.folder.write("staging/.verdicts-b000000000002.parquet.00.tmp", b"half")
+
+
+def recovery(store: Store) -> None:
+    recover(store)
 
 
 def prepare_nothing(store: Store) -> None:
@@ -124,9 +163,11 @@ def dropping(store: Store) -> None:
     drop_spools(store, before=LATER)
 
 
-#: By the prefix of the fault points: (what must stand, the work).
+#: By the prefix of the fault points, up to a colon: (what must stand, the work).
 WORK: dict[str, tuple[Callable[[Store], None], Callable[[Store], None]]] = {
     "commit.": (prepare_commit, commit),
+    "commit.:group": (prepare_commit, commit_group),
+    "recover.": (prepare_recovery, recovery),
     "snapshot.": (prepare_nothing, snapshot),
     "version.": (prepare_version, version),
     "release.": (prepare_release, release),

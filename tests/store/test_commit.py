@@ -119,13 +119,6 @@ def test_a_process_that_lost_its_lease_cannot_touch_a_committed_file(
     assert check(store) == []
 
 
-def test_the_file_of_an_unfinished_try_does_not_outlive_it(store: Store) -> None:
-    batch = plan_feed(store)[0]
-    store.folder.write("rejected/b000000000001.parquet", b"left by a try that died")
-    commit_batch(store, scored(batch))
-    assert store.folder.list("rejected") == []
-
-
 def test_rows_that_do_not_add_up_are_refused(store: Store) -> None:
     batch = plan_feed(store)[0]
     short = scored(replace(batch, rows=3))

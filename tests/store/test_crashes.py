@@ -9,11 +9,12 @@ import pytest
 
 from monitor.store import Severity, check, repair
 from monitor.store.faults import declared
-from tests.store.building import dump
+from monitor.store.files import current
+from tests.store.building import dump, verdict_ids
 from tests.store.conftest import Place, Prepare
 from tests.store.crashing import WORK, open_store, run_and_die
 
-POINTS = [(prefix, name) for prefix in WORK for name in declared(prefix)]
+POINTS = [(work, name) for work in WORK for name in declared(work.partition(":")[0])]
 
 _uninterrupted: dict[tuple[str, str], dict[str, Any]] = {}
 
@@ -74,6 +75,21 @@ def test_a_kill_in_a_later_batch_leaves_the_earlier_ones(
     with open_store(place.where, place.files) as store:
         WORK["commit."][1](store)
         assert comparable(dump(store)) == expected(database, "commit.", prepared)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("point", declared("commit."))
+def test_after_a_kill_the_groups_may_be_others(
+    prepared: Callable[[Prepare], Place], database: str, point: str
+) -> None:
+    """A restart finds other batches ready together; no file of the first try may disturb."""
+    place = prepared(WORK["commit."][0])
+    assert run_and_die("commit.:group", place.where, place.files, point)
+    with open_store(place.where, place.files) as store:
+        WORK["commit."][1](store)
+        names = current(store.folder, "verdicts")
+        assert sorted(verdict_ids(store, names)) == list("abcdefg")
+        assert check(store) == []
 
 
 def _let_lease_expire(store: Any) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.store import Store
+from monitor.store import Store, commit_batch
 from monitor.store.rows import Count
 from monitor.store.seen import image_digest
+from tests.store.building import plan_feed, scored
 from tests.store.conftest import Clock
 
 
@@ -62,16 +63,18 @@ def test_notes_are_kept_by_room_and_key(store: Store) -> None:
 
 
 def test_digests_are_found_and_forgotten_by_age(store: Store, clock: Clock) -> None:
-    old = [image_digest("cam", str(number)) for number in range(1200)]
-    with store.transaction() as tx:
-        tx.seen.add(1, old)
+    first, second = plan_feed(store, rows=1201, size=1200)
+    commit_batch(store, scored(first, images=[str(number) for number in range(1200)]))
+    old = [image_digest("cam-1", str(number)) for number in range(1200)]
     clock.advance(days=30)
+    commit_batch(store, scored(second, images=["new"]))
     with store.transaction() as tx:
-        tx.seen.add(2, [image_digest("cam", "new")])
-        found = tx.seen.lookup([*old, image_digest("cam", "never")])
-        assert found == dict.fromkeys(old, 1)
+        found = tx.seen.lookup([*old, image_digest("cam-1", "never")])
+        assert found == dict.fromkeys(old, first.id)
         assert tx.seen.prune(clock.now) == 1200
-        assert tx.seen.count() == 1
+        assert tx.seen.lookup([image_digest("cam-1", "new"), old[0]]).keys() == {
+            image_digest("cam-1", "new")
+        }
 
 
 @given(st.lists(st.tuples(st.text(), st.text()), unique=True))

@@ -22,6 +22,9 @@ from tests.store.conftest import Place
 NOW = datetime(2024, 5, 17, tzinfo=UTC)
 LAYOUTS = Path(__file__).parent / "layouts"
 
+_DIGEST = {"sqlite": "x'00ff'", "postgresql": r"'\x00ff'"}
+_VERDICTS = "verdicts/b000000000001.parquet"
+
 
 @pytest.fixture
 def place(places: Callable[[], Place]) -> Place:
@@ -39,12 +42,23 @@ def make_first_layout(place: Place, database: str) -> None:
                 connection.execute(text(statement))
         moment = "'2024-05-17 00:00:00.000000'"
         connection.execute(text(f"INSERT INTO schema_version VALUES (1, {moment})"))
-        connection.execute(
-            text(
-                "INSERT INTO files (id, path, size, state, tries, first_seen_at, updated_at) "
-                f"VALUES (1, 'feed/old.parquet', 10, 'new', 0, {moment}, {moment})"
-            )
-        )
+        for statement in (
+            "INSERT INTO files (id, path, size, state, tries, first_seen_at, updated_at) VALUES "
+            f"(1, 'feed/old.parquet', 10, 'new', 0, {moment}, {moment}), "
+            f"(2, 'feed/done.parquet', 10, 'done', 0, {moment}, {moment})",
+            "INSERT INTO batches (id, file_id, first_row, rows, state, tries, detector_version, "
+            "known, novel, rejected, duplicates, settled_at) "
+            f"VALUES (1, 2, 0, 3, 'done', 1, 1, 3, 0, 0, 0, {moment})",
+            "INSERT INTO seen (digest, batch_id, seen_at) "
+            f"VALUES ({_DIGEST[database]}, 1, {moment})",
+            "INSERT INTO outputs (kind, first, last, generation, name, rows, purged, size, sha256, "
+            f"committed_at) VALUES ('verdicts', 1, 1, 0, '{_VERDICTS}', 3, 0, 5, 'x', {moment})",
+            "INSERT INTO pools (id, group_name, state, size, above, seed, round, budget, asked, "
+            f"evidence, opened_at) VALUES (1, '', 'filling', 3, 0, 0, 0, 0, 0, '{{}}', {moment})",
+            "INSERT INTO pool_members (pool_id, batch_id, name, rows, size, sha256) "
+            "VALUES (1, 1, 'features/pool-000000001/b000000000001.parquet', 3, 5, 'x')",
+        ):
+            connection.exec_driver_sql(statement)
     opened.close()
 
 
@@ -80,7 +94,18 @@ def test_the_first_layout_migrates_to_exactly_the_present_one(
             tx.files.plan(file.id, 4, [(0, 4)])
             (batch,) = tx.batches.pending(1)
         commit_batch(old, scored(batch))
-        assert check(old) == []
+        assert {finding.code for finding in check(old)} == {"file-missing"}
+
+
+def test_what_the_first_layout_held_is_still_there(place: Place, database: str) -> None:
+    make_first_layout(place, database)
+    with place.open() as store, store.transaction() as tx:
+        (output,) = tx.outputs.all()
+        assert (output.name, output.rows, output.staged) == (_VERDICTS, 3, None)
+        (member,) = tx.pools.members(1)
+        assert (member.batch_id, member.last_batch, member.rows) == (1, 1, 3)
+        assert tx.seen.lookup([b"\x00\xff"]) == {b"\x00\xff": 1}
+        assert tx.seen.prune(NOW.replace(year=2025)) == 1
 
 
 def test_steps_are_numbered_without_gaps_up_to_the_present() -> None:
@@ -104,14 +129,15 @@ def columns(store: Store) -> set[str]:
 def test_a_step_is_applied_once_and_whole(place: Place, database: str) -> None:
     make_first_layout(place, database)
     with place.open() as store:
-        broken = [Migration(2, "colour", add_colour), Migration(3, "taste", fail)]
+        one, two = SCHEMA_VERSION + 1, SCHEMA_VERSION + 2
+        broken = [Migration(one, "colour", add_colour), Migration(two, "taste", fail)]
         with pytest.raises(RuntimeError):
-            migrate(store.database.write, NOW, where="here", steps=broken, target=3)
+            migrate(store.database.write, NOW, where="here", steps=broken, target=two)
         assert "colour" in columns(store)
         assert "taste" not in columns(store)
-        mended = [broken[0], Migration(3, "nothing", lambda connection: None)]
-        assert migrate(store.database.write, NOW, where="here", steps=mended, target=3) == 2
-        assert migrate(store.database.write, NOW, where="here", steps=mended, target=3) == 3
+        mended = [broken[0], Migration(two, "nothing", lambda connection: None)]
+        assert migrate(store.database.write, NOW, where="here", steps=mended, target=two) == one
+        assert migrate(store.database.write, NOW, where="here", steps=mended, target=two) == two
 
 
 def test_newer_state_is_refused_and_left_alone(place: Place) -> None:
