@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
+from monitor.config.desk import Desk
 from monitor.config.suggest import nearest
 from monitor.config.telemetry import Metrics, Webhooks
 from monitor.config.values import AsTuple, Section
@@ -328,6 +329,7 @@ class Config(Section):
     pools: Pools = Pools()
     labels: Labels = Labels()
     gate: Gate = Gate()
+    desk: Desk = Desk()
     state: State = State()
     metrics: Metrics = Metrics()
     webhooks: Webhooks = Webhooks()
