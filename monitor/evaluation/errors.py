@@ -91,3 +91,7 @@ class OutputInUseError(EvaluationError):
 
 class CellsFailedError(EvaluationError):
     """Some cells failed; the results of the others are written."""
+
+
+class ShiftError(EvaluationError):
+    """A corruption or severity that does not exist, or data that no shift can be measured on."""
