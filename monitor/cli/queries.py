@@ -32,7 +32,7 @@ SHOWN = 50
 )
 @click.option(
     "--url",
-    default="http://127.0.0.1:8642",
+    default="http://127.0.0.1:8484",
     show_default=True,
     help="Where the desk is reached, for the pictures of Label Studio tasks.",
 )

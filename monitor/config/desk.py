@@ -19,7 +19,7 @@ class Desk(Section):
         description="The address it listens on. Anything but loopback needs a token first: "
         "conclad tokens add NAME.",
     )
-    port: int = Field(default=8642, ge=0, le=65535, description="0 takes any free port.")
+    port: int = Field(default=8484, ge=0, le=65535, description="0 takes any free port.")
     address: str | None = Field(
         default=None,
         description="How people reach it when a proxy stands in front, such as "

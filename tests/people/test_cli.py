@@ -89,7 +89,7 @@ def test_exports_for_other_tools(
     out = capsys.readouterr().out
     assert "1-0003" in out
     if kind == "label-studio":
-        assert json.loads(out)[0]["data"]["image"].startswith("http://127.0.0.1:8642/thumbnails/")
+        assert json.loads(out)[0]["data"]["image"].startswith("http://127.0.0.1:8484/thumbnails/")
 
 
 def test_a_file_of_answers_is_reported_row_by_row(conclad: Conclad, state: Path) -> None:
