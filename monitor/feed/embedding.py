@@ -16,8 +16,10 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monitor.feed.engine import Engine, Features
+from monitor.feed.image_stats import STATS, image_stats
 from monitor.feed.images import decode
 from monitor.feed.reasons import Rejected
 
@@ -31,6 +33,8 @@ class Embedded(Generic[Key]):
     keys: tuple[Key, ...]
     features: Features
     """One row for each key."""
+    stats: NDArray[np.float32]
+    """How each image was taken, one row for each key; see `monitor.feed.image_stats.STATS`."""
     rejected: tuple[tuple[Key, Rejected], ...]
 
 
@@ -76,6 +80,7 @@ def embed_part(part: list[tuple[Key, bytes]], engine: Engine) -> Embedded[Key]:
     """One batch, in the caller's thread."""
     recipe = engine.backbone.preprocessing
     pixels = np.empty((len(part), recipe.size, recipe.size, 3), np.uint8)
+    stats = np.empty((len(part), len(STATS)), np.float32)
     keys: list[Key] = []
     rejected: list[tuple[Key, Rejected]] = []
     for key, data in part:
@@ -84,5 +89,7 @@ def embed_part(part: list[tuple[Key, bytes]], engine: Engine) -> Embedded[Key]:
             rejected.append((key, found))
         else:
             pixels[len(keys)] = recipe.apply(found.pixels)
+            stats[len(keys)] = image_stats(found.pixels)
             keys.append(key)
-    return Embedded(tuple(keys), engine.embed(pixels[: len(keys)]), tuple(rejected))
+    features = engine.embed(pixels[: len(keys)])
+    return Embedded(tuple(keys), features, stats[: len(keys)], tuple(rejected))

@@ -67,7 +67,9 @@ class ImageStats:
         darkest = int(_BLACK * (len(luma) - 1))
         window: NDArray[np.float32] = _centre(pixels).astype(np.float32) @ (_LUMA / np.float32(255))
         across, down = np.abs(np.diff(window, axis=1)), np.abs(np.diff(window, axis=0))
-        change = float(across.mean() + down.mean()) / 2 if across.size and down.size else 0.0
+        # Squares, because blur spreads an edge without lessening the sum of its steps.
+        edges = float(np.vdot(across, across) + np.vdot(down, down))
+        change = np.sqrt(edges / max(across.size + down.size, 1))
         return cls(
             brightness=float(luma.mean()),
             contrast=float(np.log(spread)),
