@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import func, insert, or_, select, update
@@ -96,6 +96,11 @@ class Queries(Repository):
         )
         if pool_id is not None:
             statement = statement.where(queries.c.pool_id == pool_id)
+        return int(self._connection.execute(statement).scalar_one())
+
+    def count_opened(self, since: datetime) -> int:
+        """How many questions were asked since a moment: what a weekly budget counts."""
+        statement = select(func.count()).select_from(queries).where(queries.c.opened_at > since)
         return int(self._connection.execute(statement).scalar_one())
 
     def lease(self, who: str, *, limit: int, ttl: timedelta) -> list[Query]:

@@ -42,7 +42,7 @@ class PoolState(StrEnum):
 #: An unresolved pool may be asked about again while its features are kept.
 POOL_MOVES: Mapping[PoolState, frozenset[PoolState]] = {
     PoolState.FILLING: frozenset({PoolState.CLOSED}),
-    PoolState.CLOSED: frozenset({PoolState.QUIET, PoolState.ASKING}),
+    PoolState.CLOSED: frozenset({PoolState.QUIET, PoolState.ASKING, PoolState.UNRESOLVED}),
     PoolState.QUIET: frozenset(),
     PoolState.ASKING: frozenset(
         {PoolState.WAITING, PoolState.RESOLVED, PoolState.UNRESOLVED, PoolState.HELD}
