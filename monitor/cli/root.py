@@ -41,6 +41,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "monitor.cli.detector:detector",
         "List detector versions, compare them, and go back.",
     ),
+    "doctor": (
+        "monitor.cli.doctor:doctor",
+        "Look whether this machine or cluster can run the monitor.",
+    ),
     "store": ("monitor.cli.store:store", "Look after the state folder."),
 }
 

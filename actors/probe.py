@@ -1,0 +1,41 @@
+"""``python -m actors.probe ADDRESS``: ask a cluster what it has, and print it as one line of JSON.
+
+For ``conclad doctor``, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from monitor.errors import ConcladError
+
+
+def probe(address: str) -> dict[str, Any]:
+    """The version of Ray here, and the resources of each living node there."""
+    import ray
+    from ray.exceptions import AuthenticationError
+
+    from actors.cluster import connect
+
+    try:
+        connect(address)
+    except ConcladError as error:
+        return {"error": str(error)}
+    except AuthenticationError:
+        return {
+            "error": f"the cluster at {address} wants a token; give it as RAY_AUTH_TOKEN or in a "
+            "file that RAY_AUTH_TOKEN_PATH names"
+        }
+    found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    nodes = [
+        {name: amount for name, amount in node["Resources"].items() if ":" not in name}
+        for node in found
+        if node["Alive"]
+    ]
+    return {"ray": ray.__version__, "nodes": nodes}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(probe(sys.argv[1])) + "\n")

@@ -1,0 +1,47 @@
+"""``conclad doctor``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from monitor.cli.options import with_config, with_output
+from monitor.cli.output import Output
+from monitor.config.load import Loaded
+
+# As of 'conclad store check': the look itself worked, what it saw is not well.
+NOT_WELL = 3
+
+
+@click.command()
+@click.option(
+    "--address",
+    metavar="auto|HOST:PORT",
+    help="Also look at the Ray cluster there; without it, at the one of run.address.",
+)
+@click.option("--quick", is_flag=True, help="Do not load the backbone, which takes seconds.")
+@with_config
+@with_output
+@click.pass_context
+def doctor(
+    ctx: click.Context, address: str | None, quick: bool, loaded: Loaded, output: Output
+) -> None:
+    """Look whether this machine or cluster can run the monitor.
+
+    Says in plain words what is wrong and what to do; changes nothing. Exits with 3 if there is a
+    problem, and with 0 if there are at most notes.
+    """
+    from monitor.doctor import Check, Level, examine
+    from monitor.doctor.report import conclusion
+
+    checks: list[Check] = []
+    for check in examine(loaded.config, address=address, quick=quick):
+        checks.append(check)
+        if not output.as_json:
+            # As it goes: the slow part comes last, and may be what hangs.
+            click.echo(str(check))
+    well = all(check.level is not Level.PROBLEM for check in checks)
+    output.result({"well": well, "checks": [asdict(check) for check in checks]}, conclusion(checks))
+    if not well:
+        ctx.exit(NOT_WELL)

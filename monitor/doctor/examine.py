@@ -1,0 +1,41 @@
+"""The whole look, in the order in which a person would mend what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from monitor.config import Config
+from monitor.doctor import cluster, machine, places
+from monitor.doctor.report import Check
+
+
+def examine(config: Config, *, address: str | None = None, quick: bool = False) -> Iterator[Check]:
+    """Look at everything that a monitor with this configuration needs; nothing is changed.
+
+    ``quick`` leaves out what takes seconds: loading the backbone and running it once.
+    """
+    yield from machine.versions()
+    yield machine.shared_memory()
+    if "://" not in config.state.dir:
+        yield machine.space(Path(config.state.dir).expanduser())
+    yield places.feed(config)
+    yield from places.state_folder(config)
+    with places.opened(config) as (store, found):
+        yield found
+        yield places.clock(store)
+        running = places.monitor_runs(store)
+        for name in ("metrics", "desk"):
+            section = getattr(config, name, None)
+            if section is not None and getattr(section, "enabled", True):
+                yield machine.port(name, section.host, section.port, monitor_runs=running)
+        if not quick:
+            # Late: torch takes seconds to import.
+            from monitor.doctor import compute
+
+            yield compute.devices()
+            yield from compute.backbone(config, store)
+    where = address or config.run.address
+    if where not in cluster.ALONE:
+        yield from cluster.examine_cluster(config, where, cluster.look(where), version("ray"))

@@ -1,0 +1,254 @@
+"""The manifests build, say only what the API takes, and keep what the operations page promises."""
+
+from __future__ import annotations
+
+import copy
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from monitor import __version__
+from monitor.config import load
+from tests.deploy.kuberay import problems
+from tests.deploy.manifests import (
+    KUBERAY,
+    OVERLAYS,
+    ROOT,
+    build,
+    containers,
+    of_kind,
+    ray_cluster,
+    templates,
+    walk,
+)
+
+#: Made by people, by the commands that stand beside their first use.
+SECRETS = {"conclad-ray-token", "conclad-postgres", "conclad-s3"}
+
+CUSTOM = ("ray.io/", "monitoring.coreos.com/")
+
+each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
+
+
+def pinned(package: str) -> str:
+    pins = (ROOT / "constraints.txt").read_text()
+    [version] = re.findall(rf"^{package}==(.+)$", pins, re.MULTILINE)
+    return str(version)
+
+
+@each_overlay
+def test_the_api_takes_every_field(overlay: str, tmp_path: Path) -> None:
+    plain = [m for m in build(overlay) if not m["apiVersion"].startswith(CUSTOM)]
+    # The pods of a RayCluster become plain pods, and are checked as such.
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": template["spec"]}
+        for name, template in templates(overlay)
+    ]
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all([*plain, *pods]))
+    done = subprocess.run(
+        [sys.executable, "-m", "kubernetes_validate", "--strict", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "WARN" not in said
+    assert said.count("passed") == len(plain) + len(pods)
+
+
+@each_overlay
+def test_kuberay_takes_every_field(overlay: str) -> None:
+    assert problems(ray_cluster(overlay)) == []
+
+
+def test_a_misspelt_field_would_be_found() -> None:
+    cluster: Any = copy.deepcopy(ray_cluster("gpu"))
+    cluster["spec"]["headGroupSpec"]["rayStartParams"]["num-cpus"] = 0
+    cluster["spec"]["workerGroupSpecs"][1]["minReplica"] = 1
+    cluster["spec"]["autoscalerOptions"]["upscalingMode"] = "Slow"
+    del cluster["spec"]["workerGroupSpecs"][0]["groupName"]
+    assert len(problems(cluster)) == 4
+
+
+@each_overlay
+def test_the_head_takes_no_work_and_the_token_is_asked_for(overlay: str) -> None:
+    spec = ray_cluster(overlay)["spec"]
+    assert spec["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    assert spec["headGroupSpec"]["serviceType"] == "ClusterIP"
+    assert spec["authOptions"] == {"mode": "token", "secretName": "conclad-ray-token"}
+    assert spec["enableInTreeAutoscaling"] is True
+
+
+@each_overlay
+def test_versions_are_those_we_test_with(overlay: str) -> None:
+    assert ray_cluster(overlay)["spec"]["rayVersion"] == pinned("ray")
+    variant = "cpu" if overlay == "cpu" else "cuda"
+    for name, container in containers(overlay):
+        assert container["image"] == f"conclad:{__version__}-{variant}", name
+
+
+@pytest.mark.parametrize("overlay", ["gpu", "s3-postgres"])
+def test_embedders_get_gpus_from_a_group_that_grows(overlay: str) -> None:
+    groups = {g["groupName"]: g for g in ray_cluster(overlay)["spec"]["workerGroupSpecs"]}
+    gpu = groups["gpu"]
+    assert gpu["minReplicas"] < gpu["maxReplicas"]
+    [container] = gpu["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert {t["key"] for t in gpu["template"]["spec"]["tolerations"]} == {"nvidia.com/gpu"}
+
+
+@each_overlay
+def test_every_container_is_watched_bounded_and_without_privileges(overlay: str) -> None:
+    for name, container in containers(overlay):
+        assert {"livenessProbe", "readinessProbe"} <= container.keys(), name
+        assert {"cpu", "memory"} <= container["resources"]["requests"].keys(), name
+        assert "memory" in container["resources"]["limits"], name
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False, name
+        assert security["capabilities"] == {"drop": ["ALL"]}, name
+    for name, template in templates(overlay):
+        security = template["spec"]["securityContext"]
+        assert security["runAsNonRoot"] is True, name
+        assert security["seccompProfile"]["type"] == "RuntimeDefault", name
+        # The head's autoscaler speaks to the API; nobody else does.
+        assert name == "head" or template["spec"]["automountServiceAccountToken"] is False
+
+
+@each_overlay
+def test_secrets_are_named_and_never_written(overlay: str) -> None:
+    assert of_kind(overlay, "Secret") == []
+    named = {
+        part["secretKeyRef"]["name"]
+        for manifest in build(overlay)
+        for part in walk(manifest)
+        if isinstance(part, dict) and "secretKeyRef" in part
+    }
+    expected = SECRETS if overlay == "s3-postgres" else {"conclad-ray-token"}
+    assert named == expected
+    text = yaml.safe_dump_all(build(overlay))
+    assert not re.search(r"://[^/\s:]+:[^@\s]+@", text), "a password in an address"
+    made_in = "\n".join(path.read_text() for path in KUBERAY.rglob("*.yaml"))
+    for secret in expected:
+        assert f"create secret generic {secret}" in made_in, "the command that makes it is shown"
+
+
+@each_overlay
+def test_everything_that_is_mounted_or_read_exists(overlay: str) -> None:
+    existing = {(m["kind"], m["metadata"]["name"]) for m in build(overlay)}
+    for name, template in templates(overlay):
+        spec = template["spec"]
+        volumes = {volume["name"]: volume for volume in spec["volumes"]}
+        for volume in volumes.values():
+            if "persistentVolumeClaim" in volume:
+                claim = volume["persistentVolumeClaim"]["claimName"]
+                assert ("PersistentVolumeClaim", claim) in existing, name
+            if "configMap" in volume:
+                assert ("ConfigMap", volume["configMap"]["name"]) in existing, name
+        used = {mount["name"] for c in spec["containers"] for mount in c["volumeMounts"]}
+        assert used == set(volumes), name
+        for container in spec["containers"]:
+            for source in container.get("envFrom", ()):
+                assert ("ConfigMap", source["configMapRef"]["name"]) in existing, name
+
+
+@each_overlay
+def test_services_and_scrapes_reach_a_port_of_a_pod(overlay: str) -> None:
+    pods = [
+        (t["metadata"]["labels"], {p["name"] for c in t["spec"]["containers"] for p in c["ports"]})
+        for _, t in templates(overlay)
+    ]
+    for service in of_kind(overlay, "Service"):
+        wanted = service["spec"]["selector"].items()
+        [ports] = [ports for labels, ports in pods if wanted <= labels.items()]
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
+    [scrape] = of_kind(overlay, "ServiceMonitor")
+    wanted = scrape["spec"]["selector"]["matchLabels"].items()
+    [service] = [
+        s for s in of_kind(overlay, "Service") if wanted <= s["metadata"]["labels"].items()
+    ]
+    assert {e["port"] for e in scrape["spec"]["endpoints"]} <= {
+        port["name"] for port in service["spec"]["ports"]
+    }
+    [pod_scrape] = of_kind(overlay, "PodMonitor")
+    [rule] = pod_scrape["spec"]["selector"]["matchExpressions"]
+    reached = [ports for labels, ports in pods if labels[rule["key"]] in rule["values"]]
+    assert len(reached) == 1 + len(ray_cluster(overlay)["spec"]["workerGroupSpecs"])
+    assert all("metrics" in ports for ports in reached)
+
+
+@each_overlay
+def test_nobody_speaks_to_a_pod_unless_a_policy_says_so(overlay: str) -> None:
+    policies = {p["metadata"]["name"]: p["spec"] for p in of_kind(overlay, "NetworkPolicy")}
+    assert policies["nobody-by-default"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
+    for name, spec in policies.items():
+        for rule in spec.get("ingress", ()):
+            assert rule.get("from"), f"{name} lets everybody in"
+    [among] = policies["ray-among-itself"]["podSelector"]["matchExpressions"]
+    components = {t["metadata"]["labels"][among["key"]] for _, t in templates(overlay)}
+    assert components == set(among["values"])
+
+
+@each_overlay
+def test_a_drain_leaves_a_worker_and_blocks_on_nothing_single(overlay: str) -> None:
+    [budget] = of_kind(overlay, "PodDisruptionBudget")
+    # Kubernetes cannot count the pods of a custom resource: a share or maxUnavailable would fail.
+    assert isinstance(budget["spec"]["minAvailable"], int)
+    wanted = budget["spec"]["selector"]["matchLabels"].items()
+    covered = {name for name, t in templates(overlay) if wanted <= t["metadata"]["labels"].items()}
+    groups = {g["groupName"] for g in ray_cluster(overlay)["spec"]["workerGroupSpecs"]}
+    assert covered == groups
+
+
+@each_overlay
+def test_one_monitor_that_waits_for_its_batches(overlay: str) -> None:
+    [deployment] = of_kind(overlay, "Deployment")
+    assert deployment["spec"]["replicas"] == 1
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    grace = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert grace > configuration().run.grace_seconds
+
+
+def configuration() -> Any:
+    return load(KUBERAY / "base" / "ray_config.yaml", environ={}).config
+
+
+@each_overlay
+def test_the_configuration_is_understood_and_agrees_with_the_ports(overlay: str) -> None:
+    config = configuration()
+    ports = {
+        port["name"]: port["containerPort"]
+        for name, container in containers(overlay)
+        if name.startswith("conclad-monitor/")
+        for port in container["ports"]
+    }
+    assert ports == {"metrics": config.metrics.port, "desk": config.desk.port}
+    allowed = {
+        port["port"]
+        for policy in of_kind(overlay, "NetworkPolicy")
+        for rule in policy["spec"].get("ingress", ())
+        for port in rule.get("ports", ())
+    }
+    assert set(ports.values()) <= allowed
+
+
+def test_buckets_and_database_replace_the_volumes() -> None:
+    assert of_kind("s3-postgres", "PersistentVolumeClaim") == []
+    [places] = [m for m in of_kind("s3-postgres", "ConfigMap") if "conclad-places" in str(m)]
+    config = load(environ=places["data"]).config
+    assert config.feed.path.startswith("s3://")
+    assert config.state.dir.startswith("s3://")
+    assert str(config.state.url).startswith("postgresql://")
+    workers = [c for name, c in containers("s3-postgres") if name.endswith("ray-worker")]
+    for worker in workers:
+        variables = {variable["name"] for variable in worker["env"]}
+        assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"} <= variables
+        assert "PGPASSWORD" not in variables, "workers never see the database"
+        [endpoint] = [v["value"] for v in worker["env"] if v["name"] == "AWS_ENDPOINT_URL"]
+        assert endpoint == places["data"]["AWS_ENDPOINT_URL"]
