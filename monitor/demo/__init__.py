@@ -1,0 +1,1 @@
+"""The whole story in three minutes: a feed with surprises, and what the monitor makes of them."""
