@@ -452,14 +452,14 @@ def rows_per_batch(config: Config, fingerprint: Fingerprint) -> int:
 def _scored(flight: Flight, pool_id: int, exceedance: float) -> ScoredBatch:
     judged = flight.judged
     assert judged is not None
-    counts = [Count("batches", "", "done", 1), *score_counts(judged.verdicts, exceedance)]
     return ScoredBatch(
         batch_id=flight.batch.id,
         detector_version=judged.version,
         verdicts=judged.verdicts,
         rejected=judged.rejected,
         features={pool_id: judged.features} if judged.features.num_rows else {},
-        counts=counts,
+        counts=[Count("batches", "", "done", 1)],
+        counting=partial(score_counts, exceedance=exceedance),
     )
 
 

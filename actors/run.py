@@ -6,6 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,14 +14,21 @@ from actors.coordinator import Coordinator, Listener, Told
 from actors.crew import Crew, InlineCrew
 from actors.embedder import EngineFactory
 from actors.holding import hold
-from actors.housekeeping import Housekeeper
+from actors.housekeeping import Housekeeper, Observer
+from actors.suspicion import begin_run, end_run
 from monitor.config import Config
 from monitor.jobs.parts import current_version, open_engine_of, open_existing_store
 from monitor.store import Store, recover
+from monitor.store.errors import LeaseLost
 from monitor.store.states import ClassOrigin
+from monitor.store.store import Clock
 
 #: The address that stands for no Ray at all.
 NO_RAY = "none"
+#: More batches than any run has in hand at once, on one machine.
+SUSPECTS = 64
+
+Services = Callable[[Store, Config], AbstractContextManager[Observer | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +55,24 @@ def run(
     once: bool = False,
     listener: Listener = lambda told: None,
     open_engine: EngineFactory = open_engine_of,
-    services: Callable[[Store, Config], Any] | None = None,
+    services: Services | None = None,
+    clock: Clock | None = None,
 ) -> Summary:
     """Watch the feed until SIGTERM or SIGINT, or with ``once`` until nothing is left to do.
 
     ``services`` opens what runs beside the monitor (metrics, desk), as a context that yields
-    somebody who wants to know how long things take, or None.
+    somebody who wants to know how long things take, or None. ``clock`` takes the place of the
+    database's in tests.
     """
-    with open_existing_store(config) as store:
+    with open_existing_store(config, clock) as store:
         current_version(store)
         lease = hold(store)
         try:
             recover(store, lease)
+            if begin_run(store, lease, in_hand=SUSPECTS):
+                listener(
+                    Told("suspicion", "the last runs died without progress: trying batches alone")
+                )
             with contextlib.ExitStack() as stack:
                 observer = stack.enter_context(services(store, config)) if services else None
                 crew = stack.enter_context(_crew(config, open_engine, listener))
@@ -80,6 +94,8 @@ def run(
                     house.say_goodbye()
             return summarise(store)
         finally:
+            with contextlib.suppress(LeaseLost):
+                end_run(store, lease)
             store.release_lease(lease)
 
 

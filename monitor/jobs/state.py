@@ -13,16 +13,17 @@ from monitor.jobs.errors import NoDetector
 from monitor.store import Store
 from monitor.store.database import DATABASE_FILE
 from monitor.store.rows import Version
+from monitor.store.store import Clock
 
 
-def open_store(config: Config) -> Store:
+def open_store(config: Config, clock: Clock | None = None) -> Store:
     """The state, made if it is not there yet."""
     if config.state.url is not None:
-        return Store.open(config.state.url, files=config.state.dir)
-    return Store.open(Path(config.state.dir).expanduser())
+        return Store.open(config.state.url, files=config.state.dir, clock=clock)
+    return Store.open(Path(config.state.dir).expanduser(), clock=clock)
 
 
-def open_existing_store(config: Config) -> Store:
+def open_existing_store(config: Config, clock: Clock | None = None) -> Store:
     """The state, for those who only read it: a misspelt folder is not created."""
     folder = Path(config.state.dir).expanduser()
     if config.state.url is None and not (folder / DATABASE_FILE).exists():
@@ -30,7 +31,7 @@ def open_existing_store(config: Config) -> Store:
             f"{folder}: holds no state; fit a detector first with conclad fit, or say where it "
             "is with --set state.dir=FOLDER"
         )
-    return open_store(config)
+    return open_store(config, clock)
 
 
 def current_version(store: Store) -> Version:

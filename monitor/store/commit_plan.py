@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -26,7 +26,8 @@ class ScoredBatch:
 
     ``features`` holds, for each pool that takes samples of this batch, the rows that go into
     it (``files.features_schema``). Rows of ``verdicts`` and ``rejected`` together must be the
-    rows of the batch.
+    rows of the batch. ``counting`` is asked what to count of the verdicts that stay once the
+    duplicates are out.
     """
 
     batch_id: int
@@ -35,6 +36,7 @@ class ScoredBatch:
     rejected: pa.Table
     features: Mapping[int, pa.Table] = field(default_factory=dict)
     counts: Sequence[Count] = ()
+    counting: Callable[[pa.Table], Iterable[Count]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,7 @@ def _cut(
             *(Count(IMAGES, source, word, number) for (source, word), number in images.items()),
             *_reasons(scored.rejected),
             *scored.counts,
+            *(scored.counting(verdicts) if scored.counting is not None else ()),
         ),
     )
 
