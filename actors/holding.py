@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from actors.housekeeping import LEASE_TIME
+from actors.housekeeping import LEASE_SECONDS, LEASE_TIME
 from monitor.errors import ConcladError
 from monitor.store import Store
 from monitor.store.errors import LeaseHeld
@@ -48,6 +50,26 @@ def hold(store: Store, *, sleep: Callable[[float], None] = time.sleep) -> Lease:
             )
         seen = seen or held
         sleep(LOOK_SECONDS)
+
+
+@contextmanager
+def renewing(store: Store, lease: Lease) -> Iterator[None]:
+    """Keep the lease while something takes long: a cluster and its backbones may start slowly."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(LEASE_SECONDS):
+            # A lease that was lost is noticed by the next transaction that needs it.
+            with suppress(ConcladError):
+                store.renew_lease(lease, LEASE_TIME)
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _me() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from actors.coordinator import Coordinator, Listener, Told
 from actors.crew import Crew, InlineCrew
 from actors.embedder import EngineFactory
-from actors.holding import hold
+from actors.holding import hold, renewing
 from actors.housekeeping import Housekeeper, Observer
 from actors.suspicion import begin_run, end_run
 from monitor.config import Config
@@ -75,8 +75,9 @@ def run(
                 )
             with contextlib.ExitStack() as stack:
                 observer = stack.enter_context(services(store, config)) if services else None
-                crew = stack.enter_context(_crew(config, open_engine, listener))
-                fingerprint = crew.start()
+                with renewing(store, lease):
+                    crew = stack.enter_context(_crew(config, open_engine, listener))
+                    fingerprint = crew.start()
                 house = Housekeeper(store, config, crew, lease, observer=observer)
                 stack.callback(house.close)
                 coordinator = Coordinator(
