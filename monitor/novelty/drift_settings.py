@@ -18,7 +18,7 @@ class DriftSettings:
     false_alarm_days: float = 30.0  # one false alarm in so many days, for each source
     quiet_pools: int = 20  # a source's first pools, from which its own normal look is learnt
     least_images: int = 60  # images of a source that make an observation; fewer are put together
-    least_strength: float = 0.12  # in spreads of a class; less moves no verdict worth a page
+    least_strength: float = 0.08  # in spreads of a class; pools one third new reach 0.06
     calm_pools: int = 3  # pools in a row that look normal again before a drift has ended
     conditions: int = 4  # looks that are normal for one source, such as day and night
     confirm_labels: int = 6  # questions that a shift alone may cost, once for each drift
