@@ -34,7 +34,8 @@ class Embedded(Generic[Key]):
     features: Features
     """One row for each key."""
     stats: NDArray[np.float32]
-    """How each image was taken, one row for each key; see `monitor.feed.image_stats.STATS`."""
+    """How each image was taken, one row for each key; see `monitor.feed.image_stats.STATS`. No
+    rows where nobody asked."""
     rejected: tuple[tuple[Key, Rejected], ...]
 
 
@@ -44,6 +45,7 @@ def embed_images(
     *,
     batch: int | None = None,
     workers: int | None = None,
+    stats: bool = False,
 ) -> Iterator[Embedded[Key]]:
     """Decode and embed a stream of (key, encoded image), batch by batch, in order.
 
@@ -66,7 +68,7 @@ def embed_images(
     pool = ThreadPoolExecutor(count, thread_name_prefix="embed")
     try:
         while part := list(islice(stream, size)):
-            waiting.append(pool.submit(embed_part, part, engine))
+            waiting.append(pool.submit(embed_part, part, engine, stats=stats))
             # One more than there are workers: the next batch lies ready when one is done.
             if len(waiting) > count:
                 yield waiting.popleft().result()
@@ -76,20 +78,26 @@ def embed_images(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def embed_part(part: list[tuple[Key, bytes]], engine: Engine) -> Embedded[Key]:
-    """One batch, in the caller's thread."""
+def embed_part(
+    part: list[tuple[Key, bytes]], engine: Engine, *, stats: bool = True
+) -> Embedded[Key]:
+    """One batch, in the caller's thread.
+
+    Without ``stats`` an image costs a third of a millisecond less.
+    """
     recipe = engine.backbone.preprocessing
-    pixels = np.empty((len(part), recipe.size, recipe.size, 3), np.uint8)
-    stats = np.empty((len(part), len(STATS)), np.float32)
     keys: list[Key] = []
+    pictures: list[NDArray[np.uint8]] = []
     rejected: list[tuple[Key, Rejected]] = []
     for key, data in part:
         found = decode(data, engine.decoding, min_side=recipe.decode_side)
         if isinstance(found, Rejected):
             rejected.append((key, found))
         else:
-            pixels[len(keys)] = recipe.apply(found.pixels)
-            stats[len(keys)] = image_stats(found.pixels)
             keys.append(key)
-    features = engine.embed(pixels[: len(keys)])
-    return Embedded(tuple(keys), features, stats[: len(keys)], tuple(rejected))
+            pictures.append(found.pixels)
+    taken = np.empty((len(keys) if stats else 0, len(STATS)), np.float32)
+    for row, picture in zip(taken, pictures, strict=False):
+        row[:] = image_stats(picture)
+    features = engine.embed(recipe.apply_all(pictures))
+    return Embedded(tuple(keys), features, taken, tuple(rejected))

@@ -26,6 +26,7 @@ from PIL import (
 
 from monitor.feed.bands import MAX_PAGES, Bands, decode_bands, describe_tiff
 from monitor.feed.formats import check_on_sight, sniff, too_many_pixels
+from monitor.feed.jpeg import decode_plain_jpeg
 from monitor.feed.reasons import Reason, Rejected
 
 MAX_PIXELS = 8192 * 8192
@@ -115,6 +116,12 @@ def decode(
         if kind == "TIFF" and settings.bands is not None:
             found = decode_bands(data, settings.bands, settings.max_pixels)
             return found if isinstance(found, Rejected) else _checked(found)
+        if kind == "JPEG":
+            plain = decode_plain_jpeg(
+                data, max_pixels=settings.max_pixels, max_aspect=MAX_ASPECT, min_side=min_side
+            )
+            if plain is not None:
+                return Decoded(*plain)
         return _decode_with_pillow(data, kind, settings, min_side)
     # Decoders of hostile bytes raise anything, down to AttributeError; each costs one row.
     except Exception as error:  # noqa: BLE001

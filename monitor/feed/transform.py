@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -29,6 +29,10 @@ _DECODE_AT_LEAST = 2
 """JPEGs are decoded at a fraction of their size, but to no less than so many times `edge`. On
 frames of 1,024 px the feature then moves by 5% of its length and decoding takes about 60% of the
 time; at 1 it would move by 7 to 19%, at twice the saving."""
+
+_TOGETHER = 4
+"""Images of one size that are resized in one call. Alone, one of 64 px took 400 microseconds, of
+four together each took 90; more gained nothing, and large ones then leave the processor's cache."""
 
 RESIZER = "torch-uint8-antialias"
 """Part of every fingerprint: another kernel would make slightly other features."""
@@ -95,21 +99,36 @@ class Preprocessing:
 
     def apply(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Resize and crop one RGB image (height × width × 3); the argument is left as it is."""
-        height, width = image.shape[:2]
+        return self.apply_all([image])[0]
+
+    def apply_all(self, images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+        """The same for several, as one array; to the bit what each would be by itself."""
+        prepared = np.empty((len(images), self.size, self.size, 3), np.uint8)
+        by_shape: dict[tuple[int, ...], list[int]] = {}
+        for index, image in enumerate(images):
+            by_shape.setdefault(image.shape, []).append(index)
+        for indices in by_shape.values():
+            for first in range(0, len(indices), _TOGETHER):
+                chosen = indices[first : first + _TOGETHER]
+                prepared[chosen] = self._prepare(np.stack([images[i] for i in chosen]))
+        return prepared
+
+    def _prepare(self, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Images of one size (n × height × width × 3)."""
+        height, width = images.shape[1:3]
         square = (self.edge, self.edge)
         target = square if self.squash else _with_short_edge(height, width, self.edge)
-        resized = image if target == (height, width) else self._resize(image, target)
+        resized = images if target == (height, width) else self._resize(images, target)
         top, left = (round((have - self.size) / 2.0) for have in target)
-        return resized[top : top + self.size, left : left + self.size]
+        cut: NDArray[np.uint8] = resized[:, top : top + self.size, left : left + self.size]
+        return cut
 
-    def _resize(self, image: NDArray[np.uint8], target: tuple[int, int]) -> NDArray[np.uint8]:
-        # Copied if read-only (Pillow's, Ray's) or running backwards: torch takes neither.
-        pixels = torch.from_numpy(np.require(image, requirements=("C", "W")))
-        planes = pixels.permute(2, 0, 1).unsqueeze(0)
+    def _resize(self, images: NDArray[np.uint8], target: tuple[int, int]) -> NDArray[np.uint8]:
+        planes = torch.from_numpy(images).permute(0, 3, 1, 2)
         resized = torch.nn.functional.interpolate(
             planes, size=target, mode=self.interpolation, antialias=True, align_corners=False
         )
-        array: NDArray[np.uint8] = resized[0].permute(1, 2, 0).numpy()
+        array: NDArray[np.uint8] = resized.permute(0, 2, 3, 1).numpy()
         return array
 
 

@@ -121,3 +121,20 @@ def test_equal_recipes_have_one_text_and_others_another() -> None:
 def test_refuses_what_it_cannot_do(change: dict[str, object], word: str) -> None:
     with pytest.raises(UnsupportedPreprocessing, match=word):
         Preprocessing.from_timm(config(**change), name="any")
+
+
+@given(
+    shapes=st.lists(st.sampled_from([(64, 64), (64, 80), (90, 70), (200, 200)]), max_size=11),
+    interpolation=st.sampled_from(["bicubic", "bilinear"]),
+)
+@settings(max_examples=25, deadline=None)
+def test_company_changes_no_pixel(shapes: list[tuple[int, int]], interpolation: str) -> None:
+    """A feature must not depend on which images happened to be prepared together."""
+    recipe = Preprocessing.from_timm(config(interpolation=interpolation), name="any")
+    images = [picture(height, width, seed) for seed, (height, width) in enumerate(shapes)]
+    for image in images:
+        image.flags.writeable = False
+    together = recipe.apply_all(images)
+    assert together.shape == (len(images), 64, 64, 3)
+    for image, found in zip(images, together, strict=True):
+        assert np.array_equal(found, recipe.apply(image))
