@@ -1,0 +1,10 @@
+"""The Grafana dashboards, as code: ``scripts/dashboards`` writes them to ``deploy/grafana``."""
+
+from monitor.telemetry.dashboards.detector import detector
+from monitor.telemetry.dashboards.model import Board, to_json
+from monitor.telemetry.dashboards.overview import overview
+from monitor.telemetry.dashboards.pipeline import pipeline
+
+BOARDS = (overview(), detector(), pipeline())
+
+__all__ = ["BOARDS", "Board", "to_json"]

@@ -1,0 +1,255 @@
+"""The first page: is anything new, where, since when, and what waits for me?"""
+
+from __future__ import annotations
+
+from monitor.telemetry.dashboards.model import (
+    SOURCE,
+    Board,
+    Panel,
+    Query,
+    at_width,
+    by_name,
+    renamed,
+)
+
+_JUDGED = f'sum by (source) (rate(conclad_images_total{{{SOURCE},outcome=~"known|novel"}}[1h]))'
+_ABOVE = f"sum by (source) (rate(conclad_samples_above_t_inner_total{{{SOURCE}}}[1h]))"
+_EXPECTED = f"sum by (source) (rate(conclad_samples_above_t_inner_expected_total{{{SOURCE}}}[1h]))"
+_WEEK = 7 * 86400
+
+
+def overview() -> Board:
+    return Board(
+        uid="conclad-overview",
+        title="conclad / Overview",
+        description="Is anything new, where, since when, and what waits for you.",
+        panels=(*_answers(), *_where(), *_course()),
+    )
+
+
+def _answers() -> tuple[Panel, ...]:
+    return (
+        Panel(
+            "New classes, last 7 days",
+            "stat",
+            "Classes that were discovered in the chosen sources within seven days. Red as long as "
+            "there are any: that is what this monitor is for.",
+            [
+                Query(
+                    f"count(time() - conclad_class_discovered_timestamp_seconds{{{SOURCE}}} "
+                    f"< {_WEEK}) or vector(0)",
+                )
+            ],
+            width=4,
+            height=5,
+            steps=((None, "green"), (1, "red")),
+        ),
+        Panel(
+            "Questions open",
+            "stat",
+            "Images about which the monitor asks. Nothing new gets a name before somebody answers; "
+            "the desk shows them one by one.",
+            [Query(f"sum(conclad_queries_open{{{SOURCE}}})")],
+            width=4,
+            height=5,
+            steps=((None, "green"), (1, "orange")),
+        ),
+        Panel(
+            "Oldest question waits for",
+            "stat",
+            "How long the oldest open question has waited. After labels.timeout_hours its round "
+            "ends without it.",
+            [Query(f"max(conclad_queries_oldest_age_seconds{{{SOURCE}}})")],
+            width=4,
+            height=5,
+            unit="s",
+            steps=((None, "green"), (3600, "orange"), (86400, "red")),
+        ),
+        Panel(
+            "Sources that drift",
+            "stat",
+            "Sources whose known classes look different than they did: a dirty lens, fog, another "
+            "setting. Not a new class, but worth a look.",
+            [Query(f"sum(conclad_drift_active{{{SOURCE}}}) or vector(0)")],
+            width=4,
+            height=5,
+            steps=((None, "green"), (1, "orange")),
+        ),
+        Panel(
+            "Sources silent for an hour",
+            "stat",
+            "Sources of which no image was judged for an hour. Some of them may send rarely.",
+            [
+                Query(
+                    f"count(time() - conclad_source_last_commit_timestamp_seconds{{{SOURCE}}} "
+                    "> 3600) or vector(0)"
+                )
+            ],
+            width=4,
+            height=5,
+            steps=((None, "green"), (1, "orange")),
+        ),
+        Panel(
+            "Monitor",
+            "stat",
+            "Whether a monitor holds the lease on the state. 'No data' means that Prometheus does "
+            "not reach it.",
+            [Query("max(conclad_monitor_running)")],
+            width=4,
+            height=5,
+            steps=((None, "red"), (1, "green")),
+            words={"0": ("stopped", "red"), "1": ("running", "green")},
+            nothing="not reached",
+        ),
+    )
+
+
+def _where() -> tuple[Panel, ...]:
+    return (
+        Panel(
+            "Discovered classes",
+            "table",
+            "The latest hundred classes that were discovered, with the source that had most of "
+            "their images. Names can be changed and classes merged at the desk.",
+            [
+                Query(
+                    f"sort_desc(conclad_class_discovered_timestamp_seconds{{{SOURCE}}}) * 1000",
+                    instant=True,
+                    format="table",
+                )
+            ],
+            width=10,
+            nothing="Nothing new so far",
+            transformations=(
+                renamed(
+                    {
+                        "Value": "Discovered",
+                        "class_name": "Class",
+                        "source": "Source",
+                        "class_id": "Id",
+                    }
+                ),
+            ),
+            overrides=(by_name("Discovered", {"unit": "dateTimeAsIso", "custom.width": 180}),),
+        ),
+        Panel(
+            "What is firing",
+            "table",
+            "The alerts of conclad that fire now. Each has a runbook in docs/runbooks.",
+            [
+                Query(
+                    'ALERTS{alertstate="firing",alertname=~"NovelClassDetected|NoveltySuspected|'
+                    "KnownClassDrift|FeedSilent|InputLagHigh|LabelQueueStale|LabelBudgetExhausted|"
+                    'RejectedImagesHigh|DetectorUpdateFailing|DetectorUpdateHeld|MonitorDown"}',
+                    instant=True,
+                    format="table",
+                )
+            ],
+            width=14,
+            nothing="Nothing",
+            transformations=(
+                renamed(
+                    {
+                        "alertname": "Alert",
+                        "severity": "Severity",
+                        "source": "Source",
+                        "class_name": "Class",
+                    },
+                    hidden=("Value", "alertstate", "class_id", "evidence", "state"),
+                ),
+            ),
+            overrides=(at_width("Alert", 180), at_width("Severity", 100)),
+        ),
+        Panel(
+            "Where: the last hour by source",
+            "table",
+            "For every source: the share of its images above T_inner, the share that calibration "
+            "expects there when nothing is new, open questions, and drift (1 and more counts).",
+            [
+                Query(f"{_ABOVE} / {_JUDGED}", instant=True, format="table"),
+                Query(f"{_EXPECTED} / {_JUDGED}", instant=True, format="table"),
+                Query(
+                    f"sum by (source) (conclad_queries_open{{{SOURCE}}})",
+                    instant=True,
+                    format="table",
+                ),
+                Query(
+                    f"max by (source) (conclad_drift_score{{{SOURCE}}})",
+                    instant=True,
+                    format="table",
+                ),
+            ],
+            width=24,
+            transformations=(
+                {"id": "merge", "options": {}},
+                renamed(
+                    {
+                        "source": "Source",
+                        "Value #A": "Above T_inner",
+                        "Value #B": "Expected above",
+                        "Value #C": "Questions open",
+                        "Value #D": "Drift",
+                    }
+                ),
+            ),
+            overrides=(
+                by_name("Above T_inner", {"unit": "percentunit", "decimals": 1}),
+                by_name("Expected above", {"unit": "percentunit", "decimals": 1}),
+                by_name("Drift", {"decimals": 2}),
+            ),
+        ),
+    )
+
+
+def _course() -> tuple[Panel, ...]:
+    return (
+        Panel(
+            "Share above T_inner",
+            "timeseries",
+            "The share of judged images above T_inner, over an hour, by source. The dashed line is "
+            "what calibration expects when nothing is new.",
+            [
+                Query(f"{_ABOVE} / {_JUDGED}", "{{source}}"),
+                Query("max(conclad_calibrated_exceedance_ratio)", "expected"),
+            ],
+            unit="percentunit",
+            overrides=(
+                by_name(
+                    "expected",
+                    {
+                        "custom.lineStyle": {"fill": "dash", "dash": [10, 10]},
+                        "color": {"mode": "fixed", "fixedColor": "text"},
+                    },
+                ),
+            ),
+        ),
+        Panel(
+            "Questions open, by source",
+            "timeseries",
+            "Questions that wait for an answer.",
+            [Query(f"sum by (source) (conclad_queries_open{{{SOURCE}}}) > 0", "{{source}}")],
+            stacked=True,
+            nothing="None",
+        ),
+        Panel(
+            "Images",
+            "timeseries",
+            "Judged and rejected images per second, by what became of them.",
+            [
+                Query(
+                    f"sum by (outcome) (rate(conclad_images_total{{{SOURCE}}}[$__rate_interval]))",
+                    "{{outcome}}",
+                )
+            ],
+            unit="cps",
+            stacked=True,
+        ),
+        Panel(
+            "Questions left this week",
+            "timeseries",
+            "How many questions may still be asked within seven days (labels.per_week). When none "
+            "is left, pools wait.",
+            [Query("min(conclad_label_budget_weekly_remaining)", "left")],
+            steps=((None, "text"), (0, "red")),
+        ),
+    )

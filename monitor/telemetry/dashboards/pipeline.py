@@ -1,0 +1,236 @@
+"""The third page: does the feed flow, and what holds it up?"""
+
+from __future__ import annotations
+
+from monitor.telemetry.dashboards.model import SOURCE, Board, Panel, Query, row
+
+_STAGES = "conclad_stage_duration_seconds"
+#: Only the processes that serve our page, whatever else the same Prometheus scrapes.
+_OURS = "and on (instance, job) conclad_build_info"
+
+
+def pipeline() -> Board:
+    return Board(
+        uid="conclad-pipeline",
+        title="conclad / Pipeline",
+        description="Throughput, lag, stage times, actor restarts and memory.",
+        panels=(*_flow(), *_stages(), *_feed(), *_process()),
+        period="now-6h",
+    )
+
+
+def _flow() -> tuple[Panel, ...]:
+    return (
+        Panel(
+            "Images per second",
+            "stat",
+            "Images that were judged, rejected or recognised as duplicates, per second.",
+            [Query(f"sum(rate(conclad_images_total{{{SOURCE}}}[$__rate_interval]))")],
+            width=6,
+            height=4,
+            unit="cps",
+        ),
+        Panel(
+            "Input lag",
+            "stat",
+            "How long the oldest file that waits has been waiting.",
+            [Query("max(conclad_input_lag_seconds)")],
+            width=6,
+            height=4,
+            unit="s",
+            steps=((None, "green"), (300, "orange"), (600, "red")),
+        ),
+        Panel(
+            "Files waiting",
+            "stat",
+            "Files that are new, or of which some batches are still to do.",
+            [Query("sum(conclad_files_waiting)")],
+            width=6,
+            height=4,
+        ),
+        Panel(
+            "Batches pending",
+            "stat",
+            "Batches that are planned and not committed yet.",
+            [Query("sum(conclad_batches_pending)")],
+            width=6,
+            height=4,
+        ),
+        Panel(
+            "Throughput by source",
+            "timeseries",
+            "Images per second, by source.",
+            [
+                Query(
+                    f"sum by (source) (rate(conclad_images_total{{{SOURCE}}}[$__rate_interval]))",
+                    "{{source}}",
+                )
+            ],
+            unit="cps",
+            stacked=True,
+        ),
+        Panel(
+            "Lag",
+            "timeseries",
+            "How long the oldest waiting file has waited. A line that climbs steadily: files come "
+            "faster than they are judged, or nothing is judged at all.",
+            [Query("max(conclad_input_lag_seconds)", "oldest file")],
+            unit="s",
+        ),
+    )
+
+
+def _stages() -> tuple[Panel, ...]:
+    by_stage = f"sum by (stage, le) (rate({_STAGES}_bucket[$__rate_interval]))"
+    return (
+        row("Stages"),
+        Panel(
+            "Stage times, median",
+            "timeseries",
+            "How long a stage takes for one batch: half of them take less.",
+            [Query(f"histogram_quantile(0.5, {by_stage})", "{{stage}}")],
+            width=8,
+            unit="s",
+        ),
+        Panel(
+            "Stage times, 95%",
+            "timeseries",
+            "How long a stage takes for one batch: one in twenty takes longer.",
+            [Query(f"histogram_quantile(0.95, {by_stage})", "{{stage}}")],
+            width=8,
+            unit="s",
+        ),
+        Panel(
+            "Where the time goes",
+            "timeseries",
+            "Seconds of work per second, by stage. Above 1: several batches are worked on at once.",
+            [Query(f"sum by (stage) (rate({_STAGES}_sum[$__rate_interval]))", "{{stage}}")],
+            width=8,
+            unit="s",
+            stacked=True,
+        ),
+    )
+
+
+def _feed() -> tuple[Panel, ...]:
+    return (
+        row("Feed"),
+        Panel(
+            "Files, by state",
+            "timeseries",
+            "Quarantined files could not be read; changed files were altered after they had been "
+            "read. Both need somebody who looks.",
+            [Query('sum by (state) (conclad_files{state!="done"})', "{{state}}")],
+            width=8,
+            decimals=0,
+        ),
+        Panel(
+            "Rejected, by reason",
+            "timeseries",
+            "Images per second that could not be judged, by reason.",
+            [
+                Query(
+                    "sum by (reason) (rate(conclad_images_rejected_total"
+                    f"{{{SOURCE}}}[$__rate_interval]))",
+                    "{{reason}}",
+                )
+            ],
+            width=8,
+            unit="cps",
+            stacked=True,
+            nothing="None",
+        ),
+        Panel(
+            "From capture to verdict",
+            "timeseries",
+            "Time between the capture of the latest image of a source and its verdict, by the "
+            "clock of the camera.",
+            [
+                Query(
+                    f"max by (source) (conclad_source_last_commit_timestamp_seconds{{{SOURCE}}} - "
+                    f"conclad_source_last_capture_timestamp_seconds{{{SOURCE}}})",
+                    "{{source}}",
+                )
+            ],
+            width=8,
+            unit="s",
+            least=None,
+        ),
+        Panel(
+            "Batches",
+            "timeseries",
+            "Batches per second. Quarantined ones were given up after several tries.",
+            [Query("sum by (state) (rate(conclad_batches_total[$__rate_interval]))", "{{state}}")],
+            unit="cps",
+        ),
+        Panel(
+            "Pools, by state",
+            "timeseries",
+            "Pools that are not finished. Waiting is the people's turn; held waits for an "
+            "operator.",
+            [
+                Query(
+                    'sum by (state) (conclad_pools{state!~"quiet|resolved|unresolved"})',
+                    "{{state}}",
+                )
+            ],
+            decimals=0,
+        ),
+    )
+
+
+def _process() -> tuple[Panel, ...]:
+    return (
+        row("Processes"),
+        Panel(
+            "Actors up",
+            "timeseries",
+            "Actors that are up, by role.",
+            [Query("sum by (role) (conclad_actors_up)", "{{role}}")],
+            width=8,
+            decimals=0,
+        ),
+        Panel(
+            "Actor restarts",
+            "timeseries",
+            "Actors that died and were started again, within an hour. Now and then is harmless: "
+            "their batches are done again and counted once.",
+            [Query("sum by (role) (increase(conclad_actor_restarts_total[1h]))", "{{role}}")],
+            width=8,
+            decimals=0,
+        ),
+        Panel(
+            "Memory of the coordinator",
+            "timeseries",
+            "Resident memory of the process that serves the metrics. Actors are other processes: "
+            "see Ray's own dashboards.",
+            [Query(f"process_resident_memory_bytes {_OURS}", "{{instance}}")],
+            width=8,
+            unit="bytes",
+        ),
+        Panel(
+            "Processor time of the coordinator",
+            "timeseries",
+            "Cores that the coordinator keeps busy.",
+            [Query(f"rate(process_cpu_seconds_total[$__rate_interval]) {_OURS}", "{{instance}}")],
+            width=8,
+        ),
+        Panel(
+            "Reading the store for this page",
+            "timeseries",
+            "How long one look at the store took. It grows with the number of sources.",
+            [Query("max(conclad_store_read_seconds)", "seconds")],
+            width=8,
+            unit="s",
+        ),
+        Panel(
+            "Store",
+            "stat",
+            "Whether the store could be read at the last scrape.",
+            [Query("min(conclad_store_up)")],
+            width=8,
+            steps=((None, "red"), (1, "green")),
+            words={"0": ("out of reach", "red"), "1": ("readable", "green")},
+            nothing="not reached",
+        ),
+    )

@@ -1,0 +1,220 @@
+"""What we ship for Grafana, Prometheus and the Alertmanager is whole and up to date."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from monitor.config.telemetry import Metrics
+from monitor.store import Store
+from monitor.telemetry.dashboards import BOARDS
+from monitor.telemetry.dashboards.model import WIDTH
+from monitor.telemetry.exporter import Exporter
+from monitor.telemetry.generate import generated
+from monitor.telemetry.reference import every_family
+from tests.system import require_system
+from tests.telemetry import feeding
+from tests.telemetry.scraping import Page
+
+ROOT = Path(__file__).parents[2]
+PROMETHEUS = ROOT / "deploy" / "prometheus"
+GRAFANA = ROOT / "deploy" / "grafana"
+
+#: The names that other people's routes and silences are written with.
+ALERTS = {
+    "NovelClassDetected",
+    "NoveltySuspected",
+    "KnownClassDrift",
+    "FeedSilent",
+    "InputLagHigh",
+    "LabelQueueStale",
+    "LabelBudgetExhausted",
+    "RejectedImagesHigh",
+    "DetectorUpdateFailing",
+    "DetectorUpdateHeld",
+    "MonitorDown",
+}
+
+
+def rules() -> list[dict[str, Any]]:
+    document = yaml.safe_load((PROMETHEUS / "rules" / "conclad.yml").read_text())
+    return [rule for group in document["groups"] for rule in group["rules"]]
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+# -- metrics ---------------------------------------------------------------------------------
+
+
+def test_every_metric_is_on_its_page(store: Store) -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    feeding.whole_life(store)
+    exporter = Exporter(store, Metrics())
+    exporter.observe_stage("embed", 1.0)
+    for metric in exporter.registry.collect():
+        # The client library leaves the ending of counters to the writer of the page.
+        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        if not name.startswith("process_"):
+            assert f"| `{name}` |" in page, f"{name}: run scripts/dashboards"
+
+
+def test_every_metric_has_a_help_and_a_conventional_name() -> None:
+    for family in every_family():
+        assert family.help.endswith("."), family.name
+        assert re.fullmatch(r"conclad_[a-z]+(_[a-z]+)*", family.name)
+        assert family.name.endswith("_total") == (family.kind == "counter"), family.name
+        assert not {"le", "quantile"} & set(family.labels)
+
+
+# -- what is generated -----------------------------------------------------------------------
+
+
+def test_generated_is_committed() -> None:
+    for path, text in generated(ROOT):
+        assert path.read_text() == text, f"{path.name}: run scripts/dashboards"
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+def test_a_board_is_complete(board: Any) -> None:
+    page = board.to_dict()
+    assert {v["name"] for v in page["templating"]["list"]} == {"datasource", "source"}
+    assert {a["name"] for a in page["annotations"]["list"]} == {"New classes", "Detector versions"}
+    taken: set[tuple[int, int]] = set()
+    for panel in page["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, f"{panel['title']} covers another panel"
+        assert all(x < WIDTH for x, _ in cells)
+        taken |= cells
+        if panel["type"] != "row":
+            assert len(panel["description"]) > 20, panel["title"]
+            assert panel["targets"]
+            assert all(
+                target["datasource"]["uid"] == "${datasource}" for target in panel["targets"]
+            )
+
+
+def test_dashboards_and_rules_only_name_metrics_that_exist() -> None:
+    known = {family.name for family in every_family()}
+    histograms = {family.name for family in every_family() if family.kind == "histogram"}
+    known |= {f"{name}_{part}" for name in histograms for part in ("bucket", "sum", "count")}
+    texts = [expr for board in BOARDS for expr in board.expressions()]
+    texts += [rule["expr"] for rule in rules()]
+    texts += [text for rule in rules() for text in rule["annotations"].values()]
+    texts += list(grafana_expressions())
+    for text in texts:
+        assert set(re.findall(r"\bconclad_[a-z_]+", text)) <= known, text
+
+
+def grafana_expressions() -> list[str]:
+    document = yaml.safe_load((GRAFANA / "provisioning" / "alerting" / "novelty.yml").read_text())
+    return [
+        part["model"]["expr"]
+        for group in document["groups"]
+        for rule in group["rules"]
+        for part in rule["data"]
+        if part["datasourceUid"] == "prometheus"
+    ]
+
+
+# -- Grafana ---------------------------------------------------------------------------------
+
+
+def test_grafana_finds_what_it_is_told_to_read() -> None:
+    provisioning = GRAFANA / "provisioning"
+    sources = yaml.safe_load((provisioning / "datasources" / "conclad.yml").read_text())
+    uids = {source["uid"] for source in sources["datasources"]}
+    alerting = yaml.safe_load((provisioning / "alerting" / "novelty.yml").read_text())
+    boards = {json.loads(p.read_text())["uid"] for p in (GRAFANA / "dashboards").glob("*.json")}
+    assert boards == {board.uid for board in BOARDS}
+    for rule in (rule for group in alerting["groups"] for rule in group["rules"]):
+        assert rule["title"] in ALERTS
+        assert rule["annotations"]["__dashboardUid__"] in boards
+        refs = {part["refId"] for part in rule["data"]}
+        assert rule["condition"] in refs
+        for part in rule["data"]:
+            assert part["datasourceUid"] in uids | {"__expr__"}
+            assert part["refId"] == part["model"]["refId"]
+
+
+# -- alerts ----------------------------------------------------------------------------------
+
+
+def test_every_alert_is_complete() -> None:
+    assert {rule["alert"] for rule in rules()} == ALERTS
+    boards = {board.uid for board in BOARDS}
+    for rule in rules():
+        assert rule["labels"]["severity"] in ("info", "warning", "critical")
+        assert "for" in rule
+        notes = rule["annotations"]
+        assert set(notes) == {"summary", "description", "runbook_url", "dashboard_url", "desk_url"}
+        assert notes["runbook_url"].endswith(f"/{rule['alert']}.md")
+        [board] = re.findall(r"/d/([a-z-]+)", notes["dashboard_url"])
+        assert board in boards
+
+
+def test_every_alert_has_a_runbook_and_stands_on_the_page_of_alerts() -> None:
+    page = (ROOT / "docs" / "alerts.md").read_text()
+    for name in ALERTS:
+        runbook = (ROOT / "docs" / "runbooks" / f"{name}.md").read_text()
+        assert runbook.startswith(f"# {name}\n")
+        for heading in ("## What it means", "## What to do", "## When it is wrong"):
+            assert heading in runbook, name
+        assert f"(runbooks/{name}.md)" in page
+    assert {path.stem for path in (ROOT / "docs" / "runbooks").glob("*.md")} == ALERTS
+
+
+def test_promtool_accepts_rules_and_configuration() -> None:
+    promtool = require_system("promtool", "prometheus")
+    assert "SUCCESS" in run(promtool, "check", "rules", PROMETHEUS / "rules" / "conclad.yml")
+    assert "SUCCESS" in run(promtool, "check", "config", PROMETHEUS / "prometheus.yml")
+
+
+def test_every_alert_fires_and_is_silent_in_its_unit_tests() -> None:
+    promtool = require_system("promtool", "prometheus")
+    suite = PROMETHEUS / "tests" / "conclad.yml"
+    run(promtool, "test", "rules", suite)
+    checks = [
+        check
+        for group in yaml.safe_load(suite.read_text())["tests"]
+        for check in group["alert_rule_test"]
+    ]
+    fires = {check["alertname"] for check in checks if check.get("exp_alerts")}
+    silent = {check["alertname"] for check in checks if not check.get("exp_alerts")}
+    assert fires == silent == ALERTS
+
+
+def test_promtool_notices_a_page_that_breaks_the_conventions(store: Store) -> None:
+    """``promtool check metrics`` reads our page, and finds nothing to say about our names."""
+    promtool = require_system("promtool", "prometheus")
+    feeding.whole_life(store)
+    with Exporter(store, Metrics(port=0)) as exporter:
+        assert exporter.url is not None
+        page = Page(exporter.url).text
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=page, capture_output=True, text=True, check=False
+    )
+    said = [line for line in done.stderr.splitlines() if line.startswith("conclad_")]
+    assert said == []
+
+
+def test_amtool_accepts_the_example_and_routes_discoveries_by_class() -> None:
+    amtool = require_system("amtool", "prometheus-alertmanager")
+    config = ROOT / "deploy" / "alertmanager" / "alertmanager.yml"
+    assert "SUCCESS" in run(amtool, "check-config", config)
+    routed = run(amtool, "config", "routes", "test", f"--config.file={config}", "alertname=X")
+    assert routed.strip() == "operators"
