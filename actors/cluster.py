@@ -12,6 +12,8 @@ from typing import Any
 # Before Ray is imported: it reads these once. Nothing leaves this machine unasked.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+# Ray would run its workers at the lowest priority but four; embedding is not background work.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 import ray
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from monitor.config import Config
-from monitor.feed.engine import Engine
 from monitor.feed.plan import BatchSpec
 from monitor.feed.source import Source
 from monitor.jobs.parts import columns_of, open_engine_of
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.pipeline.embedding import BatchEmbedder, EmbeddedBatch
+from monitor.pipeline.embedded import EmbeddedBatch
 
-EngineFactory = Callable[[Config], Engine]
+if TYPE_CHECKING:
+    from monitor.feed.engine import Engine
+
+EngineFactory = Callable[[Config], "Engine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,9 @@ class Embedder:
     """One copy of the backbone, and a reader of the feed."""
 
     def __init__(self, config: Config, open_engine: EngineFactory = open_engine_of) -> None:
+        # Here rather than above: the coordinator names this class and should not load torch.
+        from monitor.pipeline.embedding import BatchEmbedder
+
         self._engine = open_engine(config)
         self._work = BatchEmbedder(
             Source.at(config.feed.path),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.boxes import Box, Shelf
-from monitor.pipeline.embedding import EmbeddedBatch
+from monitor.pipeline.embedded import EmbeddedBatch
 from monitor.pipeline.judging import Judged, judge
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from monitor.config import Config
-from monitor.feed.backbone import load_backbone
 from monitor.feed.bands import Bands
 from monitor.feed.contract import Columns
-from monitor.feed.engine import Engine, open_engine
 from monitor.feed.images import Decoding
 from monitor.feed.spec import BackboneSpec
 from monitor.jobs.state import current_version, open_existing_store, open_store
@@ -18,6 +17,9 @@ from monitor.novelty.settings import Settings
 from monitor.store import Store
 from monitor.store.rows import Version
 from monitor.store.snapshots import load_snapshot
+
+if TYPE_CHECKING:
+    from monitor.feed.engine import Engine
 
 __all__ = [
     "columns_of",
@@ -49,6 +51,11 @@ def settings_of(config: Config) -> Settings:
 
 def open_engine_of(config: Config) -> Engine:
     """Load the backbone and start what runs it; takes seconds and some hundred megabytes."""
+    # Here rather than above: torch and timm take seconds and half a gigabyte, and most of those
+    # who read a configuration never embed anything.
+    from monitor.feed.backbone import load_backbone
+    from monitor.feed.engine import open_engine
+
     chosen = config.backbone
     spec = BackboneSpec.parse(chosen.name, sha256=chosen.sha256)
     if chosen.weights is not None:

@@ -4,38 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 import numpy as np
 
 from monitor.feed.contract import Columns
 from monitor.feed.embedding import embed_part
-from monitor.feed.engine import Engine, Features
+from monitor.feed.engine import Engine
 from monitor.feed.plan import BatchSpec
 from monitor.feed.reader import BatchReader
 from monitor.feed.rows import RejectedRow, Row
 from monitor.feed.source import Source
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A row without its image."""
-
-    row: int
-    image_id: str
-    source_id: str
-    captured_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EmbeddedBatch:
-    """What became of each row of a batch; ``places`` and ``features`` go together."""
-
-    spec: BatchSpec
-    places: tuple[Place, ...]
-    features: Features
-    rejected: tuple[RejectedRow, ...]
+from monitor.pipeline.embedded import EmbeddedBatch, Place
 
 
 class BatchEmbedder:

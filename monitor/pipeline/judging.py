@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.novelty.detector import Detector
-from monitor.pipeline.embedding import EmbeddedBatch
+from monitor.pipeline.embedded import EmbeddedBatch
 from monitor.store.files import KNOWN, NOVEL, REJECTED, VERDICTS, features_schema, table
 from monitor.store.rows import Count
 
