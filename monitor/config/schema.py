@@ -299,6 +299,45 @@ class Gate(Section):
     )
 
 
+class Drift(Section):
+    """How known classes are watched for shift: a dirty lens, dusk, a tired sensor."""
+
+    false_alarm_days: float = Field(
+        default=30.0,
+        ge=0.01,
+        description="One false alarm in so many days for each source, on average at least.",
+    )
+    quiet_pools: int = Field(
+        default=20,
+        ge=2,
+        description="A source's first pools, from which its normal look is learnt; let them cover "
+        "day and night.",
+    )
+    least_images: int = Field(
+        default=60,
+        ge=10,
+        description="Images of a source that make an observation; smaller pools are put together.",
+    )
+    least_strength: float = Field(
+        default=0.08,
+        ge=0,
+        description="The smallest shift that is reported, where 1 is the spread within a class.",
+    )
+    calm_pools: int = Field(
+        default=3, ge=1, description="Pools in a row that look normal before a shift has ended."
+    )
+    conditions: int = Field(
+        default=4,
+        ge=1,
+        description="Looks that may be normal for one source, such as day and night.",
+    )
+    confirm_labels: int = Field(
+        default=6,
+        ge=0,
+        description="Questions that a shift without anything new may cost, once for each shift.",
+    )
+
+
 class State(Section):
     """What the monitor remembers."""
 
@@ -329,6 +368,7 @@ class Config(Section):
     pools: Pools = Pools()
     labels: Labels = Labels()
     gate: Gate = Gate()
+    drift: Drift = Drift()
     desk: Desk = Desk()
     state: State = State()
     metrics: Metrics = Metrics()

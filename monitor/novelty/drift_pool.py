@@ -1,0 +1,70 @@
+"""One closed pool, watched for drift: the one call that a monitor makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from monitor.novelty.arrays import Floats
+from monitor.novelty.drift import DriftSettings, DriftVerdict, observation, observe
+from monitor.novelty.drift_sketch import Sketch
+from monitor.novelty.drift_split import Split, split
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watched:
+    """The states to keep by source, a verdict on each, and what shift explains of the pool."""
+
+    states: Mapping[str, dict[str, Any]]
+    verdicts: Mapping[str, DriftVerdict]
+    split: Split
+
+    @property
+    def shifted(self) -> tuple[str, ...]:
+        return tuple(source for source, verdict in self.verdicts.items() if verdict.shifted)
+
+
+def watch(
+    sketch: Sketch,
+    states: Mapping[str, Mapping[str, Any]],
+    features: Floats,
+    sources: Sequence[str],
+    *,
+    at: float,
+    stats: np.ndarray | None = None,
+    names: tuple[str, ...] = (),
+    settings: DriftSettings | None = None,
+) -> Watched:
+    """Observe every source of a pool, then take back the shift of those that are shifted.
+
+    ``stats`` has a row for each image, as the features have; ``at`` is when the pool was
+    captured, in POSIX seconds. Sources that the pool does not show keep their state.
+
+    >>> from monitor.novelty.detector import Detector
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.concatenate([rng.normal(c, 1, size=(60, 8)) for c in (0, 6, 12)]).astype("f")
+    >>> sketch = Sketch.of(Detector.fit(x, ["a"] * 60 + ["b"] * 60 + ["c"] * 60))
+    >>> found = watch(sketch, {}, x, ["cam"] * 180, at=0.0)
+    >>> found.verdicts["cam"].learning, found.shifted
+    (19, ())
+    """
+    settings = settings or DriftSettings()
+    of_row = np.asarray(sources, dtype=np.str_)
+    after = {source: dict(state) for source, state in states.items()}
+    verdicts: dict[str, DriftVerdict] = {}
+    for source in sorted(set(of_row.tolist())):
+        rows = of_row == source
+        seen = observation(
+            sketch,
+            source,
+            features[rows],
+            at=at,
+            stats=None if stats is None else stats[rows],
+            names=names,
+        )
+        after[source], verdicts[source] = observe(states.get(source), seen, settings)
+    shifted = [source for source, verdict in verdicts.items() if verdict.shifted]
+    return Watched(after, verdicts, split(sketch, features, sources, shifted=shifted))
