@@ -73,7 +73,7 @@ def renewing(store: Store, lease: Lease) -> Iterator[None]:
 
 
 def _me() -> str:
-    return f"{_machine()} pid {os.getpid()} started {_started(os.getpid())}"
+    return f"{_machine()} pid {os.getpid()} started {process_started(os.getpid())}"
 
 
 def _machine() -> str:
@@ -82,7 +82,7 @@ def _machine() -> str:
     return f"{socket.gethostname()}/{boot.read_text()[:8] if boot.exists() else '-'}"
 
 
-def _started(pid: int) -> str:
+def process_started(pid: int) -> str:
     """When a process began, in ticks since the machine did; numbers of processes come again."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
@@ -102,4 +102,4 @@ def _is_dead(owner: str) -> bool:
     if not _is_ours(owner) or not Path("/proc").exists():
         return False
     pid, _, began = owner.partition(" pid ")[2].partition(" started ")
-    return not pid.isdigit() or _started(int(pid)) != began
+    return not pid.isdigit() or process_started(int(pid)) != began

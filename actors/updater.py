@@ -8,8 +8,9 @@ import numpy as np
 
 from actors.boxes import Box, Shelf
 from monitor.novelty.arrays import Floats
-from monitor.novelty.trigger import Tally
-from monitor.pipeline.learning import Ask, Conclusion, Learner, Progress, cluster, tally
+from monitor.novelty.drift import DriftSettings, Sketch
+from monitor.pipeline.learning import Ask, Conclusion, Learner, Progress, cluster
+from monitor.pipeline.looking import Looked, Past, look
 
 
 class Updater:
@@ -18,12 +19,23 @@ class Updater:
     def __init__(self) -> None:
         self._shelf = Shelf()
         self._learner = Learner()
+        self._sketch: tuple[int, Sketch] | None = None
 
     def ready(self) -> None:
         """Answers once it has started."""
 
-    def tally(self, box: Box, features: Floats, sources: np.ndarray) -> dict[str, Tally]:
-        return tally(self._shelf.take(box), features, sources)
+    def look(
+        self,
+        box: Box,
+        features: Floats,
+        sources: np.ndarray,
+        stats: Floats,
+        past: Past,
+        settings: DriftSettings,
+    ) -> Looked:
+        if self._sketch is None or self._sketch[0] != box.number:
+            self._sketch = (box.number, Sketch.of(self._shelf.take(box)))
+        return look(self._sketch[1], features, sources, stats, past, settings)
 
     def advance(
         self,

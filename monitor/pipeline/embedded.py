@@ -25,9 +25,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbeddedBatch:
-    """What became of each row of a batch; ``places`` and ``features`` go together."""
+    """What became of each row of a batch; ``places``, ``features`` and ``stats`` go together."""
 
     spec: BatchSpec
     places: tuple[Place, ...]
     features: Floats
+    stats: Floats
+    """How each image was taken, in the figures of :mod:`monitor.feed.image_stats`."""
     rejected: tuple[RejectedRow, ...]

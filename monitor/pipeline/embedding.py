@@ -10,6 +10,7 @@ import numpy as np
 from monitor.feed.contract import Columns
 from monitor.feed.embedding import embed_part
 from monitor.feed.engine import Engine
+from monitor.feed.image_stats import STATS
 from monitor.feed.plan import BatchSpec
 from monitor.feed.reader import BatchReader
 from monitor.feed.rows import RejectedRow, Row
@@ -47,10 +48,12 @@ class BatchEmbedder:
             for part in found
             for p, why in part.rejected
         ]
+        stats = [np.empty((0, len(STATS)), np.float32), *(part.stats for part in found)]
         return EmbeddedBatch(
             spec,
             tuple(place for part in found for place in part.keys),
             np.concatenate(features),
+            np.concatenate(stats),
             tuple(sorted((*batch.rejected, *rejected), key=lambda row: row.row)),
         )
 

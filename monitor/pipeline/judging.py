@@ -66,7 +66,10 @@ def judge(batch: EmbeddedBatch, detector: Detector, version: int) -> Judged:
                 "detail": [row.detail for row in batch.rejected],
             },
         ),
-        features=table(features_schema(detector.dimension), {**shared, "features": batch.features}),
+        features=table(
+            features_schema(detector.dimension),
+            {**shared, "features": batch.features, "stats": batch.stats},
+        ),
     )
 
 

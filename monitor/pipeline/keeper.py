@@ -18,11 +18,14 @@ from typing import Any, Literal
 
 from monitor.config import Config
 from monitor.novelty.detector import Detector
+from monitor.novelty.drift_settings import DriftSettings
 from monitor.novelty.trigger import Tally
 from monitor.pipeline.answering import recorded_answers, suggestion, tell
+from monitor.pipeline.drifting import keep_drift, read_states
 from monitor.pipeline.evidence import keep_evidence, read_evidence
 from monitor.pipeline.fencing import fenced
 from monitor.pipeline.learning import Ask, Conclusion, Progress
+from monitor.pipeline.looking import Looked, Past
 from monitor.pipeline.pictures import Picture
 from monitor.pipeline.publishing import publish
 from monitor.pipeline.samples import PoolSamples, read_samples
@@ -71,7 +74,7 @@ class Job:
     ``base`` is the version that the pool was first asked about with.
     """
 
-    kind: Literal["tally", "advance", "paint", "cluster"]
+    kind: Literal["look", "advance", "paint", "cluster"]
     pool_id: int
     version: int
     arguments: tuple[Any, ...] = ()
@@ -115,6 +118,8 @@ class Keeper:
         with self._store.reading() as tx:
             active = tx.pools.in_state(PoolState.ASKING, PoolState.WAITING, limit=1)
             closed = tx.pools.in_state(PoolState.CLOSED)
+            # What an operator has yet to release would be found, and asked about, again.
+            held = tx.pools.in_state(PoolState.HELD, limit=1)
         if len(closed) > self._config.pools.waiting_most:
             self._leave_unresolved(
                 closed[0].id,
@@ -123,8 +128,8 @@ class Keeper:
             return "moved", None
         if active:
             return self._go_on(active[0], current)
-        if closed and self._has_budget(closed[0]):
-            return self._hand_out(self._tally_job(closed[0], current))
+        if closed and not held and self._has_budget(closed[0]):
+            return self._hand_out(self._look_job(closed[0], current))
         return "idle", None
 
     def _hand_out(self, job: Job) -> tuple[Moved, Job]:
@@ -166,17 +171,26 @@ class Keeper:
     def _left_this_week(self, tx: Transaction) -> int:
         return self._config.labels.per_week - tx.queries.count_opened(tx.now - WEEK)
 
-    def _tally_job(self, pool: Pool, current: Current) -> Job:
+    def _look_job(self, pool: Pool, current: Current) -> Job:
         samples = self._read(pool)
-        return Job("tally", pool.id, current.number, (samples.features, samples.sources))
+        latest = samples.latest()
+        names = set(samples.sources.tolist())
+        with self._store.reading() as tx:
+            states = read_states(tx, names)
+            # Images without a time of their own were taken when the pool was closed.
+            closed = (pool.closed_at or tx.now).timestamp()
+        past = Past(states, {name: latest.get(name, closed) for name in names})
+        settings = DriftSettings(**self._config.drift.model_dump())
+        work = (samples.features, samples.sources, samples.stats, past, settings)
+        return Job("look", pool.id, current.number, work)
 
-    def _decide(
-        self, pool_id: int, version: int, found: dict[str, Tally], current: Current
-    ) -> None:
-        """A closed pool is quiet, or people are asked; the evidence moves with the pool."""
+    def _decide(self, pool_id: int, version: int, looked: Looked, current: Current) -> None:
+        """A closed pool is quiet, or people are asked; evidence and drift move with the pool."""
+        found = looked.tallies
         fault_point("pool.before_decide")
         with self._transaction() as tx:
             pool = tx.pools.get(pool_id)
+            keep_drift(tx, looked)
             evidence = read_evidence(tx, GROUP, version).weighed(
                 found, current.detector.calibration
             )
@@ -188,6 +202,7 @@ class Keeper:
             keep_evidence(tx, GROUP, version, evidence)
             reasons = {
                 "tallies": {s: [t.samples, t.above] for s, t in found.items()},
+                "explained_by_shift": looked.explained,
                 "strength": round(verdict.strength, 3),
                 "threshold": round(verdict.threshold, 3),
                 "sources": list(verdict.sources),
@@ -296,7 +311,7 @@ class Keeper:
             return self._paint(job, result)
         if isinstance(result, Conclusion):
             self._conclude(job, result, current)
-        elif job.kind == "tally":
+        elif job.kind == "look":
             # A version that was published meanwhile may explain the pool: look again.
             if job.version == current.number:
                 self._decide(job.pool_id, job.version, result, current)

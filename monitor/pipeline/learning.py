@@ -17,7 +17,6 @@ from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.inner_loop import Discovery, Loop, Question, Update, inner_loop
 from monitor.novelty.provisional import provisional_clusters
 from monitor.novelty.rounds import AT_THE_END, PseudoLabel
-from monitor.novelty.trigger import Tally
 from monitor.pipeline.gate import Inspection, inspect
 
 
@@ -165,17 +164,6 @@ def cluster(pool_id: int, current: Detector, features: Floats, seed: int) -> Con
         seconds=time.perf_counter() - began,
         provisional=True,
     )
-
-
-def tally(detector: Detector, features: Floats, sources: np.ndarray) -> dict[str, Tally]:
-    """Per source, how many samples there are and how many lie above T_inner."""
-    novel = detector.score(features).novel
-    names, index = np.unique(sources.astype(str), return_inverse=True)
-    samples = np.bincount(index, minlength=len(names))
-    above = np.bincount(index, weights=novel, minlength=len(names))
-    return {
-        str(name): Tally(int(n), int(k)) for name, n, k in zip(names, samples, above, strict=True)
-    }
 
 
 def _conclude(

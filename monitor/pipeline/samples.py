@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from monitor.novelty.arrays import Floats
 from monitor.store import Store
-from monitor.store.files import feature_matrix, read_table
+from monitor.store.files import STATS, feature_matrix, read_table
 from monitor.store.rows import PoolMember, Sample
 
 
@@ -19,6 +19,7 @@ class PoolSamples:
 
     pool_id: int
     features: Floats
+    stats: Floats
     meta: pa.Table
     keys: tuple[tuple[int, int], ...]
     """Of each sample: the batch that its spooled file is named by, and its row there."""
@@ -46,6 +47,19 @@ class PoolSamples:
             thumbnail=thumbnail,
         )
 
+    def latest(self) -> dict[str, float]:
+        """When the last image of each source was taken, in POSIX seconds, where it is known."""
+        taken = self.meta.column("captured_at")
+        if not len(taken) or taken.null_count == len(taken):
+            return {}
+        found = self.meta.group_by("source_id").aggregate([("captured_at", "max")])
+        pairs = zip(
+            found.column("source_id").to_pylist(),
+            found.column("captured_at_max").to_pylist(),
+            strict=True,
+        )
+        return {source: moment.timestamp() for source, moment in pairs if moment is not None}
+
     def place(self, index: int) -> tuple[str, int]:
         return self.meta.column("file")[index].as_py(), self.meta.column("row")[index].as_py()
 
@@ -55,13 +69,25 @@ def read_samples(store: Store, pool_id: int) -> PoolSamples:
     with store.reading() as tx:
         members = tx.pools.members(pool_id)
     tables = [read_table(store.folder, member.name) for member in members]
-    whole = pa.concat_tables(tables).combine_chunks()
+    # Spools of an older release have no figures about how images were taken.
+    whole = pa.concat_tables(tables, promote_options="default").combine_chunks()
     return PoolSamples(
         pool_id=pool_id,
         features=feature_matrix(whole.column("features")),
-        meta=whole.drop_columns(["features"]),
+        stats=_stats(whole),
+        meta=whole.drop_columns([name for name in _ARRAYS if name in whole.column_names]),
         keys=tuple(_keys(members)),
     )
+
+
+_ARRAYS = ("features", "stats")
+
+
+def _stats(whole: pa.Table) -> Floats:
+    """A row for each sample, or none at all where some have no figures."""
+    if "stats" not in whole.column_names or whole.column("stats").null_count:
+        return np.empty((0, STATS), np.float32)
+    return feature_matrix(whole.column("stats"))
 
 
 def _keys(members: list[PoolMember]) -> list[tuple[int, int]]:

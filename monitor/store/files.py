@@ -83,6 +83,10 @@ STAGING = "staging"
 DUPLICATE = "duplicate"
 
 
+#: Figures about how an image was taken (``monitor.feed.image_stats``), kept beside its features.
+STATS = 8
+
+
 def features_schema(dimension: int) -> pa.Schema:
     """Spooled features: what a pool needs to be scored again and asked about."""
     return pa.schema(
@@ -96,6 +100,7 @@ def features_schema(dimension: int) -> pa.Schema:
             pa.field("file", pa.string(), nullable=False),
             pa.field("row", pa.int64(), nullable=False),
             pa.field("features", pa.list_(pa.float32(), dimension), nullable=False),
+            pa.field("stats", pa.list_(pa.float32(), STATS)),
         ]
     )
 

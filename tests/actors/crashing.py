@@ -38,6 +38,4 @@ def _drain(config: Config, fault: str | None) -> None:
 
 def at(config: Config, state: Path) -> Config:
     """The same configuration with its state elsewhere."""
-    return config.model_copy(
-        update={"state": config.state.model_copy(update={"dir": str(state)})}
-    )
+    return config.model_copy(update={"state": config.state.model_copy(update={"dir": str(state)})})

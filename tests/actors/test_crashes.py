@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import actors.coordinator  # noqa: F401 - declares its fault points
+import actors.coordinator
 import actors.run  # noqa: F401
 import monitor.store.publish  # noqa: F401
 from monitor.store.faults import declared
