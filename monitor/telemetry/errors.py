@@ -15,3 +15,7 @@ class MetricsUnavailable(TelemetryError):
 
 class WebhookRefused(TelemetryError):
     """The webhooks cannot be used as they are configured."""
+
+
+class Undelivered(TelemetryError):
+    """A message did not arrive, or was not accepted."""

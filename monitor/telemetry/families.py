@@ -26,6 +26,7 @@ BORDERS = ("0.25", "0.5", "0.75", "0.9", "1", "1.1", "1.25", "1.5", "2", "4", "+
 def families(truth: Truth, shown: Sequence[Source]) -> Iterator[Family]:
     """Everything that the store knows; ``shown`` are the sources as they get labels."""
     yield from _monitor(truth)
+    yield from _webhooks(truth)
     yield from _feed(truth)
     yield from _by_source(shown, truth.at)
     yield from _scores(shown)
@@ -97,6 +98,15 @@ def _monitor(truth: Truth) -> Iterator[Family]:
         ("role",),
         # A role that never died is shown with 0, so that its first restart is an increase.
         {(role,): 0.0 for role in monitor.actors_up} | labelled(truth, "actor_restarts"),
+    )
+
+
+def _webhooks(truth: Truth) -> Iterator[Family]:
+    yield gauge(
+        "webhook_failures",
+        "How often in a row an event could not be delivered to a receiver; 0 when all is well.",
+        ("receiver",),
+        {(receiver,): failures for receiver, failures in truth.webhooks.items()},
     )
 
 

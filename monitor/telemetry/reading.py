@@ -18,6 +18,7 @@ from monitor.telemetry.truth import Coordinator, Discovery, Drift, InUse, Labels
 #: The lease that a running monitor holds, and the rooms in which it leaves notes.
 COORDINATOR = "coordinator"
 MONITOR_ROOM, SOURCE_ROOM, DRIFT_ROOM = "monitor", "source", "drift"
+WEBHOOK_ROOM = "webhooks"
 
 #: Counters of images by outcome and of rejected images by reason. A row too broken to name its
 #: source is counted under none, and is an image as well.
@@ -67,6 +68,10 @@ class TruthReader:
             labels=seen.labels,
             sources=tuple(_sources(seen)),
             discoveries=tuple(_discovery(event) for event in seen.discoveries),
+            webhooks={
+                name: int(_mapping(note).get("failures") or 0)
+                for name, note in seen.webhooks.items()
+            },
             totals={(c.name, c.label): c.value for c in seen.counters if not c.source},
         )
 
@@ -127,6 +132,7 @@ class _Seen:
     discoveries: Sequence[Event]
     sources: Mapping[str, Any]
     drift: Mapping[str, Any]
+    webhooks: Mapping[str, Any]
 
 
 def _look(tx: Transaction) -> _Seen:
@@ -156,6 +162,7 @@ def _look(tx: Transaction) -> _Seen:
         discoveries=tx.events.latest(kinds=[DISCOVERED], limit=DISCOVERIES_SHOWN),
         sources=tx.notes.all(SOURCE_ROOM),
         drift=tx.notes.all(DRIFT_ROOM),
+        webhooks=tx.notes.all(WEBHOOK_ROOM),
     )
 
 

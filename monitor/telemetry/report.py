@@ -80,6 +80,7 @@ def to_dict(truth: Truth) -> dict[str, Any]:
             "spent_this_week": labels.this_week,
         },
         "discoveries": [_discovery(found) for found in truth.discoveries],
+        "webhooks": dict(truth.webhooks),
         "drift": {
             source.name: {
                 "strength": source.drift.strength,
@@ -103,6 +104,7 @@ def describe(truth: Truth) -> str:
             *_new(truth),
             *_questions(truth),
             *_drift(truth),
+            *_undelivered(truth),
             "",
             *_feed(truth),
             "",
@@ -188,6 +190,12 @@ def _drift(truth: Truth) -> Iterator[str]:
             since = age(source.drift.since, truth.at)
             lasts = "" if since is None else f" for {span(since)}"
             yield f"Drift: {source.name}{lasts}, strength {source.drift.strength:.2f}{words}."
+
+
+def _undelivered(truth: Truth) -> Iterator[str]:
+    for receiver, failures in truth.webhooks.items():
+        if failures:
+            yield f"Webhook: {receiver} could not be told, {failures} times in a row."
 
 
 def _feed(truth: Truth) -> Iterator[str]:

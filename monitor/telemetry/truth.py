@@ -125,7 +125,8 @@ class Discovery:
 class Truth:
     """One consistent moment of the store.
 
-    ``totals`` are the counters that belong to no source, by (name, label).
+    ``totals`` are the counters that belong to no source, by (name, label). ``webhooks`` are the
+    receivers and how often in a row telling them has failed.
 
     >>> from datetime import UTC
     >>> truth = Truth(at=datetime(2024, 5, 17, tzinfo=UTC), where="state")
@@ -148,6 +149,7 @@ class Truth:
     labels: Labels = Labels()
     sources: tuple[Source, ...] = ()
     discoveries: tuple[Discovery, ...] = ()
+    webhooks: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def total(self, name: str, label: str = "") -> float:

@@ -1,0 +1,175 @@
+"""Tells other systems what happened: one signed POST for each event, each address, in order.
+
+The timeline of the store is the queue. For every address the number of the last event that was
+delivered is a note in the store, moved after the delivery: a crash in between repeats one message
+and loses none. Each address has a thread of its own, so a receiver that hangs delays nobody else,
+and the feed never waits for any of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from monitor.config.telemetry import Webhooks
+from monitor.errors import ConcladError
+from monitor.store import Store
+from monitor.store.rows import Event
+from monitor.telemetry.errors import Undelivered, WebhookRefused
+from monitor.telemetry.posting import Receiver
+from monitor.telemetry.reading import WEBHOOK_ROOM
+
+#: An event that an address was not told in time; appended to the timeline.
+GIVEN_UP = "webhook.given_up"
+
+#: How often the timeline is read. Events are rare, and nobody acts within two seconds.
+POLL_SECONDS = 2.0
+
+#: After a failure: at once is pointless, and more rarely than this is no longer news.
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 300.0
+
+#: Closing waits for a message that is on its way, but not for a receiver that hangs.
+CLOSE_SECONDS = 5.0
+
+
+class WebhookSender:
+    """Sends from the moment it is started until it is closed; without addresses it does nothing.
+
+    >>> import tempfile
+    >>> store = Store.open(tempfile.mkdtemp())
+    >>> with WebhookSender(store, Webhooks()) as sender:
+    ...     print(len(sender.receivers))
+    0
+    >>> store.close()
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Webhooks,
+        *,
+        poll: float = POLL_SECONDS,
+        first_pause: float = FIRST_PAUSE_SECONDS,
+    ) -> None:
+        secret = _secret(settings.secret_file)
+        self.receivers = [
+            Receiver(url, secret, settings.timeout_seconds) for url in dict.fromkeys(settings.urls)
+        ]
+        self._store = store
+        self._settings = settings
+        self._poll = poll
+        self._first_pause = first_pause
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Take up each address where it was left; a new one begins with what happens from now."""
+        if self._threads or not self.receivers:
+            return
+        with self._store.transaction() as tx:
+            notes = tx.notes.all(WEBHOOK_ROOM)
+            for gone in set(notes) - {receiver.name for receiver in self.receivers}:
+                tx.notes.delete(WEBHOOK_ROOM, gone)
+            newest = max((event.id for event in tx.events.latest(limit=1)), default=0)
+            for receiver in self.receivers:
+                if receiver.name not in notes:
+                    tx.notes.set(WEBHOOK_ROOM, receiver.name, {"after": newest})
+        self._stop.clear()
+        for receiver in self.receivers:
+            thread = threading.Thread(
+                target=self._run, args=(receiver,), name=f"webhook-{receiver.name}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def close(self) -> None:
+        """Stop; what was not delivered yet is delivered after the next start."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(CLOSE_SECONDS)
+        self._threads = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, receiver: Receiver) -> None:
+        troubles = 0
+        while not self._stop.is_set():
+            try:
+                pause = self._step(receiver)
+                troubles = 0
+            except (ConcladError, SQLAlchemyError, OSError):
+                # The store is out of reach: the monitor has greater worries, we come back.
+                troubles += 1
+                pause = self._pause(troubles)
+            self._stop.wait(pause)
+
+    def _step(self, receiver: Receiver) -> float:
+        """Deliver what waits; returns how long to wait before the next look."""
+        events, failures = self._waiting(receiver)
+        for event in events:
+            try:
+                receiver.deliver(event)
+            except Undelivered as error:
+                return self._failed(receiver, event, str(error), failures + 1)
+            failures = 0
+            with self._store.transaction() as tx:
+                tx.notes.set(WEBHOOK_ROOM, receiver.name, {"after": event.id})
+            if self._stop.is_set():
+                break
+        return self._poll
+
+    def _waiting(self, receiver: Receiver) -> tuple[Sequence[Event], int]:
+        with self._store.reading() as tx:
+            note = tx.notes.get(WEBHOOK_ROOM, receiver.name, {})
+            kinds = self._settings.events
+            found = tx.events.after(int(note.get("after", 0)), kinds=kinds) if kinds else []
+        return found, int(note.get("failures", 0))
+
+    def _failed(self, receiver: Receiver, event: Event, error: str, failures: int) -> float:
+        """Remember the failure and say how long to wait; what is too old by now is passed over."""
+        with self._store.transaction() as tx:
+            if tx.now - event.at > timedelta(hours=self._settings.give_up_hours):
+                lost = {"receiver": receiver.name, "event": event.id, "error": error}
+                tx.events.append(GIVEN_UP, lost)
+                tx.notes.set(WEBHOOK_ROOM, receiver.name, {"after": event.id})
+                return 0.0
+            note = tx.notes.get(WEBHOOK_ROOM, receiver.name, {})
+            failed = {"failures": failures, "error": error, "at": tx.now.isoformat()}
+            tx.notes.set(WEBHOOK_ROOM, receiver.name, {**note, **failed})
+        return self._pause(failures)
+
+    def _pause(self, failures: int) -> float:
+        return min(self._first_pause * 2.0 ** min(failures - 1, 20), LONGEST_PAUSE_SECONDS)
+
+
+def _secret(path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        found = Path(path).expanduser().read_bytes().strip()
+    except OSError as error:
+        raise WebhookRefused(
+            f"{path}: the secret of the webhooks cannot be read ({error.strerror}); mend "
+            "webhooks.secret_file, or leave it out to send unsigned messages"
+        ) from error
+    if not found:
+        raise WebhookRefused(
+            f"{path}: the secret of the webhooks is empty; put a long random text into the file"
+        )
+    return found
