@@ -1,0 +1,141 @@
+"""Debian's Prometheus and Alertmanager on free loopback ports, with the files that we ship."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.system import require_system
+from tests.telemetry.receiving import PATIENCE
+
+ROOT = Path(__file__).parents[2]
+
+#: Quick enough that a test need not wait; what we ship says fifteen.
+SCRAPE = "1s"
+
+
+class Prometheus:
+    """Asks a running server."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def query(self, expr: str) -> list[dict[str, Any]]:
+        found = _get(f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': expr})}")
+        return list(found["data"]["result"])
+
+    def value(self, expr: str) -> float | None:
+        found = self.query(expr)
+        return float(found[0]["value"][1]) if found else None
+
+    def alerts(self) -> list[dict[str, Any]]:
+        return list(_get(f"{self.url}/api/v1/alerts")["data"]["alerts"])
+
+    def rules(self) -> list[dict[str, Any]]:
+        groups = _get(f"{self.url}/api/v1/rules")["data"]["groups"]
+        return [rule for group in groups for rule in group["rules"]]
+
+
+@contextmanager
+def prometheus(folder: Path, *, monitor: str, alertmanager: str | None) -> Iterator[Prometheus]:
+    """Our configuration with other addresses and a shorter interval; our rules as they are."""
+    binary = require_system("prometheus", "prometheus")
+    source = ROOT / "deploy" / "prometheus"
+    config = yaml.safe_load((source / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": SCRAPE, "evaluation_interval": SCRAPE}
+    config["rule_files"] = [str(source / name) for name in config["rule_files"]]
+    [conclad] = [job for job in config["scrape_configs"] if job["job_name"] == "conclad"]
+    conclad["static_configs"] = [{"targets": [urllib.parse.urlsplit(monitor).netloc]}]
+    config["scrape_configs"] = [conclad]
+    targets = [urllib.parse.urlsplit(alertmanager).netloc] if alertmanager else []
+    config["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": targets}]}]}
+    folder.mkdir()
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    port = _free_port()
+    command = [
+        binary,
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--log.level=warn",
+    ]
+    with _running(command, folder, f"http://127.0.0.1:{port}") as url:
+        yield Prometheus(url)
+
+
+@contextmanager
+def alertmanager(folder: Path, *, receiver: str) -> Iterator[str]:
+    """Our example with another receiver and no patience; its routes and inhibitions as they are."""
+    binary = require_system("prometheus-alertmanager", "prometheus-alertmanager")
+    example = ROOT / "deploy" / "alertmanager" / "alertmanager.yml"
+    config = yaml.safe_load(example.read_text())
+    for route in (config["route"], *config["route"]["routes"]):
+        route["group_wait"] = "1s"
+    [only] = config["receivers"]
+    [hook] = only["webhook_configs"]
+    hook["url"] = receiver
+    folder.mkdir()
+    (folder / "alertmanager.yml").write_text(yaml.safe_dump(config))
+    port = _free_port()
+    command = [
+        binary,
+        f"--config.file={folder / 'alertmanager.yml'}",
+        f"--storage.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--cluster.listen-address=",
+        "--log.level=warn",
+    ]
+    with _running(command, folder, f"http://127.0.0.1:{port}") as url:
+        yield url
+
+
+@contextmanager
+def _running(command: list[str], folder: Path, url: str) -> Iterator[str]:
+    log = folder / "log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(command, stdout=sink, stderr=subprocess.STDOUT, cwd=folder)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not _ready(url):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(timeout=PATIENCE)
+
+
+def _ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/-/ready", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def _get(url: str) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+            found: dict[str, Any] = json.load(answer)
+    except urllib.error.HTTPError as error:
+        # Prometheus says in the body what it did not like.
+        raise AssertionError(f"{url}: {error.read().decode()}") from error
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
