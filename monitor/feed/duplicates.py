@@ -1,12 +1,20 @@
-"""One image counts once: the identity of a row, and a filter for bounded jobs.
+"""One image counts once: the identity of a row, and a memory of them for bounded jobs.
 
-Across months the store keeps the identities; within one job a set in memory is enough.
+Across months the store keeps the identities; a job keeps its own.
 """
 
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections.abc import Iterable
+from itertools import islice
+
+_CACHE_KIB = 16 << 10
+"""Pages held in memory: half a million identities are looked up without a disk."""
+
+_TOGETHER = 500
+"""Keys in one statement; SQLite takes at least 999."""
 
 KEY_BYTES = 16
 """128 bits: a billion rows collide with a probability of about 1.5e-21."""
@@ -31,35 +39,54 @@ def sample_key(source_id: str, image_id: str) -> bytes:
     return digest.digest()
 
 
-class Duplicates:
-    """Remembers which rows a bounded job has taken, and counts those that came again.
+class Identities:
+    """The identities that a bounded job has taken, in a file that goes when the job does.
 
-    Costs about 100 bytes for each row, so 100 MB for a million. Ask once for each row, in a
-    stable order: the first one stays.
+    The memory it needs does not grow with the images: SQLite keeps the pages in use, and the rest
+    of the file lies in the system's folder for temporary files, 30 bytes for an image.
 
-    >>> seen = Duplicates()
-    >>> [seen.is_new(sample_key("cam-7", image)) for image in ("1", "2", "1")]
-    [True, True, False]
-    >>> seen.dropped
-    1
+    >>> taken = Identities()
+    >>> taken.add([sample_key("cam-7", "1")])
+    >>> taken.among([sample_key("cam-7", "1"), sample_key("cam-7", "2")]) == {
+    ...     sample_key("cam-7", "1")}
+    True
     """
 
-    def __init__(self, already: Iterable[bytes] = ()) -> None:
-        self._keys = set(already)
-        self._dropped = 0
-
-    @property
-    def dropped(self) -> int:
-        return self._dropped
+    def __init__(self, taken: Iterable[bytes] = ()) -> None:
+        # Without a name SQLite makes a file of its own and removes it by itself.
+        self._database = sqlite3.connect("", isolation_level=None)
+        for statement in (
+            f"PRAGMA cache_size = -{_CACHE_KIB}",
+            "PRAGMA journal_mode = OFF",
+            "PRAGMA synchronous = OFF",
+            "CREATE TABLE taken (identity BLOB PRIMARY KEY) WITHOUT ROWID",
+        ):
+            self._database.execute(statement)
+        self.add(taken)
 
     def __len__(self) -> int:
-        return len(self._keys)
+        (count,) = self._database.execute("SELECT count(*) FROM taken").fetchone()
+        return int(count)
 
-    def is_new(self, key: bytes) -> bool:
-        """Whether this row is seen for the first time; remembers it if so."""
-        before = len(self._keys)
-        self._keys.add(key)
-        if len(self._keys) > before:
-            return True
-        self._dropped += 1
-        return False
+    def among(self, keys: Iterable[bytes]) -> set[bytes]:
+        """Those of the keys that were taken."""
+        wanted = iter(keys)
+        found: set[bytes] = set()
+        while piece := list(islice(wanted, _TOGETHER)):
+            marks = ",".join("?" * len(piece))
+            rows = self._database.execute(
+                f"SELECT identity FROM taken WHERE identity IN ({marks})", piece
+            )
+            found.update(key for (key,) in rows)
+        return found
+
+    def add(self, keys: Iterable[bytes]) -> None:
+        """Take them; one that was taken before stays."""
+        self._database.execute("BEGIN")
+        self._database.executemany(
+            "INSERT OR IGNORE INTO taken VALUES (?)", ((key,) for key in keys)
+        )
+        self._database.execute("COMMIT")
+
+    def close(self) -> None:
+        self._database.close()

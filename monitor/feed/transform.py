@@ -99,7 +99,8 @@ class Preprocessing:
 
     def apply(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Resize and crop one RGB image (height × width × 3); the argument is left as it is."""
-        return self.apply_all([image])[0]
+        prepared: NDArray[np.uint8] = self.apply_all([image])[0]
+        return prepared
 
     def apply_all(self, images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
         """The same for several, as one array; to the bit what each would be by itself."""
@@ -120,8 +121,7 @@ class Preprocessing:
         target = square if self.squash else _with_short_edge(height, width, self.edge)
         resized = images if target == (height, width) else self._resize(images, target)
         top, left = (round((have - self.size) / 2.0) for have in target)
-        cut: NDArray[np.uint8] = resized[:, top : top + self.size, left : left + self.size]
-        return cut
+        return resized[:, top : top + self.size, left : left + self.size]
 
     def _resize(self, images: NDArray[np.uint8], target: tuple[int, int]) -> NDArray[np.uint8]:
         planes = torch.from_numpy(images).permute(0, 3, 1, 2)

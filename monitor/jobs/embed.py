@@ -17,10 +17,11 @@ from monitor.config import Config
 from monitor.feed.engine import Features
 from monitor.feed.rows import RejectedRow
 from monitor.jobs.outputs import JobFolder, rejected_table
-from monitor.jobs.parts import columns_of, open_engine_of
-from monitor.jobs.plan import Problem, plan_parts
+from monitor.jobs.parts import open_engine_of
+from monitor.jobs.plan import Problem
 from monitor.jobs.progress import Progress, Report, silent
-from monitor.jobs.stream import Part, Piece, Place, embed_parts
+from monitor.jobs.stream import Part, Piece, Place
+from monitor.jobs.work import planned_pieces
 from monitor.store.files import table
 
 
@@ -75,17 +76,11 @@ def embed(
     with open_engine_of(config) as engine:
         fingerprint = engine.fingerprint
         folder = JobFolder.open(out, "features", {"fingerprint": fingerprint.to_dict()})
-        plan = plan_parts(files, columns_of(config), folder, progress=progress)
+        plan, pieces = planned_pieces(config, files, folder, engine, progress)
         skipped = plan.rows - sum(part.rows for part in plan.open)
         writer = _Writer(folder, fingerprint.dimension)
         began = time.monotonic()
-        for piece in embed_parts(
-            plan.open,
-            plan.source,
-            engine,
-            columns_of(config),
-            default_source=config.feed.default_source,
-        ):
+        for piece in pieces:
             writer.take(piece)
             progress(Progress("embed", skipped + writer.rows, plan.rows, "images"))
         seconds = time.monotonic() - began

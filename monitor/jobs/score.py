@@ -13,22 +13,22 @@ import numpy as np
 import pyarrow as pa
 
 from monitor.config import Config
-from monitor.feed.duplicates import sample_key
+from monitor.feed.duplicates import Identities, sample_key
 from monitor.feed.engine import Features
 from monitor.feed.reasons import Reason
 from monitor.feed.rows import RejectedRow
 from monitor.jobs.outputs import JobFolder, rejected_table
 from monitor.jobs.parts import (
-    columns_of,
     current_version,
     load_detector,
     open_engine_of,
     open_existing_store,
 )
-from monitor.jobs.plan import Problem, plan_parts
+from monitor.jobs.plan import Problem
 from monitor.jobs.progress import Progress, Report, silent
-from monitor.jobs.stream import Part, Piece, Place, embed_parts
+from monitor.jobs.stream import Part, Piece, Place
 from monitor.jobs.tally import Tally
+from monitor.jobs.work import planned_pieces
 from monitor.novelty.detector import Detector
 from monitor.store.files import KNOWN, NOVEL, VERDICTS, table
 
@@ -85,14 +85,7 @@ def score(
                 "fingerprint": engine.fingerprint.digest(),
             }
             folder = JobFolder.open(out, "verdicts", owner)
-            plan = plan_parts(files, columns_of(config), folder, progress=progress)
-            pieces = embed_parts(
-                plan.open,
-                plan.source,
-                engine,
-                columns_of(config),
-                default_source=config.feed.default_source,
-            )
+            plan, pieces = planned_pieces(config, files, folder, engine, progress)
             began = time.monotonic()
             tally = Tally()
             for name in plan.finished:
@@ -133,8 +126,7 @@ class _Writer:
         self._version = version
         self._tally = tally
         self._names = [known.name for known in detector.classes]
-        # 16 bytes of identity for each image with a verdict: about 100 MB for a million.
-        self._seen = set(_identities(folder))
+        self._seen = Identities(_identities(folder))
         self._verdicts: list[pa.Table] = []
         self._rejected: list[RejectedRow] = []
         self._taken: set[bytes] = set()
@@ -151,7 +143,7 @@ class _Writer:
         return tuple(self._problems.values())
 
     def take(self, piece: Piece) -> None:
-        fresh = [self._is_first(place) for place in piece.places]
+        fresh = self._are_first(piece.places)
         if any(fresh):
             places = [place for place, first in zip(piece.places, fresh, strict=True) if first]
             self._verdicts.append(
@@ -174,12 +166,14 @@ class _Writer:
         if piece.last:
             self._finish(piece)
 
-    def _is_first(self, place: Place) -> bool:
-        key = sample_key(place.source_id, place.image_id)
-        if key in self._seen or key in self._taken:
-            return False
-        self._taken.add(key)
-        return True
+    def _are_first(self, places: Sequence[Place]) -> list[bool]:
+        keys = [sample_key(place.source_id, place.image_id) for place in places]
+        seen = self._seen.among(keys)
+        fresh = []
+        for key in keys:
+            fresh.append(key not in seen and key not in self._taken)
+            self._taken.add(key)
+        return fresh
 
     def _judge(self, part: Part, places: list[Place], features: Features) -> pa.Table:
         scores = self._detector.score(features)
@@ -210,7 +204,7 @@ class _Writer:
         found = pa.concat_tables([VERDICTS.empty_table(), *verdicts]).combine_chunks()
         refused = rejected_table(piece.part, rejected)
         self._folder.write(piece.part, found, refused)
-        self._seen |= taken
+        self._seen.add(taken)
         self._tally.add_verdicts(found)
         self._tally.add_rejected(refused)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.feed.duplicates import KEY_BYTES, Duplicates, sample_key
+from monitor.feed.duplicates import KEY_BYTES, Identities, sample_key
 
 pairs = st.lists(st.tuples(st.text(max_size=3), st.text(max_size=3)))
 
@@ -16,16 +19,40 @@ def test_keys_differ_exactly_when_source_or_id_does(rows: list[tuple[str, str]])
     assert all(len(sample_key(*row)) == KEY_BYTES for row in rows)
 
 
-@given(pairs)
-def test_the_first_of_each_stays_and_the_rest_are_counted(rows: list[tuple[str, str]]) -> None:
-    seen = Duplicates()
-    kept = [row for row in rows if seen.is_new(sample_key(*row))]
-    assert kept == list(dict.fromkeys(rows))
-    assert seen.dropped == len(rows) - len(kept)
-    assert len(seen) == len(kept)
+@given(pairs, pairs)
+def test_what_was_taken_is_found_again_and_nothing_else(
+    rows: list[tuple[str, str]], others: list[tuple[str, str]]
+) -> None:
+    taken = Identities(sample_key(*row) for row in rows)
+    taken.add(sample_key(*row) for row in rows)
+    assert len(taken) == len(set(rows))
+    keys = [sample_key(*row) for row in rows + others]
+    assert taken.among(keys) == {sample_key(*row) for row in rows}
+    taken.close()
 
 
-def test_what_an_earlier_run_took_is_not_taken_again() -> None:
-    seen = Duplicates([sample_key("cam-7", "1")])
-    assert not seen.is_new(sample_key("cam-7", "1"))
-    assert seen.is_new(sample_key("cam-8", "1"))
+def test_a_thousand_keys_are_one_question() -> None:
+    keys = [sample_key("cam-7", str(number)) for number in range(2000)]
+    taken = Identities(keys[::2])
+    assert taken.among(keys) == set(keys[::2])
+    taken.close()
+
+
+def test_a_million_images_need_no_more_memory() -> None:
+    """In a process of its own, which has nothing else to grow by."""
+    program = """
+from pathlib import Path
+from monitor.feed.duplicates import Identities, sample_key
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+taken = Identities()
+marks = []
+for start in range(0, 1_000_000, 10_000):
+    taken.add(sample_key("cam", str(n)) for n in range(start, start + 10_000))
+    marks.append(resident())
+print((marks[-1] - marks[59]) >> 20)
+"""
+    grown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    assert int(grown) <= 2  # MiB; a set in memory grows by 40
