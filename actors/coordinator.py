@@ -18,6 +18,7 @@ from actors.boxes import Box
 from actors.crew import Crew, Done
 from actors.flights import Flight, Flights, Stage
 from actors.housekeeping import Housekeeper
+from actors.telling import KINDS, sentence
 from monitor.config import Config
 from monitor.errors import ConcladError
 from monitor.feed.errors import FeedError, SourceUnavailable
@@ -103,6 +104,8 @@ class Coordinator:
         self._may_have_new_files = False
         self._looked_at = -float("inf")
         self._is_held = False
+        with store.reading() as tx:
+            self._last_event = tx.events.last()
         self._stopping: float | None = None
 
     # -- the loop ---------------------------------------------------------------------------
@@ -403,6 +406,11 @@ class Coordinator:
         self._looked_at = moment
         with self._store.reading() as tx:
             version = tx.versions.current()
+            events = tx.events.after(self._last_event, kinds=KINDS)
+        for event in events:
+            self._last_event = event.id
+            if text := sentence(event):
+                self._tell(event.kind, text)
         if version is not None and version.number != self._current.number:
             self._current = self._read_current()
             names = ", ".join(known.name for known in self._current.detector.classes)

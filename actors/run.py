@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from actors.coordinator import Coordinator, Listener, Told
@@ -28,7 +29,7 @@ NO_RAY = "none"
 #: More batches than any run has in hand at once, on one machine.
 SUSPECTS = 64
 
-Services = Callable[[Store, Config], AbstractContextManager[Observer | None]]
+Services = Callable[[Store, Config, Callable[[str], None]], AbstractContextManager[Observer | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ def run(
                     Told("suspicion", "the last runs died without progress: trying batches alone")
                 )
             with contextlib.ExitStack() as stack:
-                observer = stack.enter_context(services(store, config)) if services else None
+                say = partial(_say, listener)
+                observer = stack.enter_context(services(store, config, say)) if services else None
                 with renewing(store, lease):
                     crew = stack.enter_context(_crew(config, open_engine, listener))
                     fingerprint = crew.start()
@@ -98,6 +100,10 @@ def run(
             with contextlib.suppress(LeaseLost):
                 end_run(store, lease)
             store.release_lease(lease)
+
+
+def _say(listener: Listener, text: str) -> None:
+    listener(Told("service", text))
 
 
 def summarise(store: Store) -> Summary:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from monitor.cli.options import with_config, with_output
@@ -38,6 +40,7 @@ def run(
     from actors.coordinator import Told
     from actors.run import Summary
     from actors.run import run as run_monitor
+    from actors.services import services
 
     config = loaded.config
     if oracle_column is not None:
@@ -51,7 +54,9 @@ def run(
     def tell(told: Told) -> None:
         output.note(told.text)
 
-    summary: Summary = run_monitor(config, once=once, listener=tell)
+    # With --once nobody stays to see new questions: 'conclad desk' shows them at any time.
+    beside = partial(services, with_desk=not once)
+    summary: Summary = run_monitor(config, once=once, listener=tell, services=beside)
     output.result(summary.to_dict(), describe(summary.to_dict()))
 
 

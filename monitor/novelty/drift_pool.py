@@ -33,15 +33,16 @@ def watch(
     features: Floats,
     sources: Sequence[str],
     *,
-    at: float,
+    at: float | Mapping[str, float],
     stats: np.ndarray | None = None,
     names: tuple[str, ...] = (),
     settings: DriftSettings | None = None,
 ) -> Watched:
     """Observe every source of a pool, then take back the shift of those that are shifted.
 
-    ``stats`` has a row for each image, as the features have; ``at`` is when the pool was
-    captured, in POSIX seconds. Sources that the pool does not show keep their state.
+    ``stats`` has a row for each image, as the features have; ``at`` is when the pool, or each of
+    its sources, was captured, in POSIX seconds. Sources that the pool does not show keep their
+    state. A source whose normal look is still being learnt is judged by this pool alone.
 
     >>> from monitor.novelty.detector import Detector
     >>> rng = np.random.default_rng(0)
@@ -61,10 +62,15 @@ def watch(
             sketch,
             source,
             features[rows],
-            at=at,
+            at=at if isinstance(at, float) else at[source],
             stats=None if stats is None else stats[rows],
             names=names,
         )
         after[source], verdicts[source] = observe(states.get(source), seen, settings)
-    shifted = [source for source, verdict in verdicts.items() if verdict.shifted]
+    alone = split(sketch, features, sources).sources
+    shifted = [
+        source
+        for source, verdict in verdicts.items()
+        if (alone[source].shifted if verdict.learning else verdict.shifted)
+    ]
     return Watched(after, verdicts, split(sketch, features, sources, shifted=shifted))

@@ -10,8 +10,8 @@ import numpy as np
 
 from monitor.feed.image_stats import STATS
 from monitor.novelty.arrays import Floats
-from monitor.novelty.drift import DriftSettings, DriftVerdict, Sketch, observation, observe
-from monitor.novelty.drift_split import split
+from monitor.novelty.drift import DriftSettings, DriftVerdict, Sketch
+from monitor.novelty.drift_pool import watch
 from monitor.novelty.trigger import Tally
 
 
@@ -45,34 +45,21 @@ def look(
     past: Past,
     settings: DriftSettings,
 ) -> Looked:
-    """Weigh a pool, source by source.
-
-    While a source's normal look is still being learnt, its part of the pool is judged by itself.
-    """
-    names = sources.astype(str)
-    states: dict[str, dict[str, Any]] = {}
-    verdicts: dict[str, DriftVerdict] = {}
-    for source in np.unique(names).tolist():
-        rows = np.flatnonzero(names == source)
-        seen = observation(
-            sketch,
-            source,
-            features[rows],
-            at=past.seen_at[source],
-            stats=stats[rows] if len(stats) else None,
-            names=STATS if len(stats) else (),
-        )
-        states[source], verdicts[source] = observe(past.states.get(source), seen, settings)
-    judged = split(sketch, features, names.tolist())
-    shifted = {
-        source
-        for source, verdict in verdicts.items()
-        if (judged.sources[source].shifted if verdict.learning else verdict.shifted)
-    }
-    found = split(sketch, features, names.tolist(), shifted=shifted)
+    """Weigh a pool, source by source."""
+    found = watch(
+        sketch,
+        past.states,
+        features,
+        sources.astype(str).tolist(),
+        at=past.seen_at,
+        stats=stats if len(stats) else None,
+        names=STATS if len(stats) else (),
+        settings=settings,
+    )
+    parts = found.split.sources
     return Looked(
-        tallies={s: Tally(part.samples, part.left) for s, part in found.sources.items()},
-        explained={s: part.explained for s, part in found.sources.items() if part.explained},
-        verdicts=verdicts,
-        states=states,
+        tallies={source: Tally(part.samples, part.left) for source, part in parts.items()},
+        explained={source: part.explained for source, part in parts.items() if part.explained},
+        verdicts=dict(found.verdicts),
+        states=dict(found.states),
     )

@@ -56,6 +56,10 @@ class Events(Repository):
             statement = statement.where(events.c.kind.in_(kinds))
         return self._all(Event, statement.order_by(events.c.id.desc()).limit(limit))
 
+    def last(self) -> int:
+        """The number of the newest event; 0 before the first."""
+        return self._next_id(events.c.id) - 1
+
     def prune(self, before: datetime) -> int:
         """Delete old events, but never the newest: numbers must not be handed out again."""
         newest = select(func.max(events.c.id)).scalar_subquery()

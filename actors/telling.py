@@ -1,0 +1,74 @@
+"""What happens, in sentences for whoever watches the monitor run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from monitor.store.rows import Event
+
+
+def sentence(event: Event) -> str | None:
+    """An event as a person would tell it; None for those that are not worth a line.
+
+    >>> from datetime import UTC, datetime
+    >>> now = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> sentence(Event(1, now, "drift.ended", "cam-7", {"words": []}))
+    'cam-7: looks as usual again'
+    """
+    teller = _TELLERS.get(event.kind)
+    return None if teller is None else teller(event.source or "", event.payload)
+
+
+def _discovered(source: str, told: Mapping[str, Any]) -> str:
+    where = ", ".join(told["sources"])
+    return (
+        f"new class {told['name']!r}: {told['human']} images named by people, {told['pseudo']} "
+        f"that follow them, from {where}"
+    )
+
+
+def _opened(source: str, told: Mapping[str, Any]) -> str:
+    return f"{told['count']} questions about pool {told['pool']}, round {told['round'] + 1}"
+
+
+def _triggered(source: str, told: Mapping[str, Any]) -> str:
+    above = sum(counts[1] for counts in told["tallies"].values())
+    samples = sum(counts[0] for counts in told["tallies"].values())
+    where = f" ({source})" if source else ""
+    return (
+        f"pool {told['pool']}: {above} of {samples} images lie above T_inner{where}, where "
+        f"{told['expected']:.1%} would be chance; asking up to {told['budget']} questions"
+    )
+
+
+def _unresolved(source: str, told: Mapping[str, Any]) -> str:
+    return f"pool {told['pool']} stays unresolved: {told['reason']}"
+
+
+def _held(source: str, told: Mapping[str, Any]) -> str:
+    return (
+        f"detector version {told['version']} is held: {told['reason']}; see conclad detector "
+        f"show {told['version']}, then release or refuse it"
+    )
+
+
+def _drifted(source: str, told: Mapping[str, Any]) -> str:
+    words = ", ".join(told["words"]) or "no plain change of light, focus, noise or colour"
+    return f"{source}: known classes look different ({words}), strength {told['strength']:.2f}"
+
+
+_TELLERS: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
+    "class.discovered": _discovered,
+    "queries.opened": _opened,
+    "pool.triggered": _triggered,
+    "pool.unresolved": _unresolved,
+    "detector.held": _held,
+    "drift.detected": _drifted,
+    "drift.ended": lambda source, told: f"{source}: looks as usual again",
+    "budget.exhausted": lambda source, told: (
+        f"pool {told['pool']} waits: this week's questions are used up (labels.per_week)"
+    ),
+}
+
+KINDS = tuple(_TELLERS)
