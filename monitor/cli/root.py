@@ -31,6 +31,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "embed": ("monitor.cli.embed:embed", "Write the features of images to Parquet."),
     "evaluate": ("monitor.cli.evaluate:evaluate", "Compare novelty detectors on labelled data."),
     "status": ("monitor.cli.status:status", "Show what is known, what is new, and what waits."),
+    "desk": ("monitor.cli.desk:desk", "Serve the page where people answer."),
+    "tokens": ("monitor.cli.tokens:tokens", "Say who may come to the desk."),
     "queries": ("monitor.cli.queries:queries", "List the questions that wait for an answer."),
     "label": (
         "monitor.cli.label:label",
@@ -45,6 +47,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "monitor.cli.doctor:doctor",
         "Look whether this machine or cluster can run the monitor.",
     ),
+    "purge": ("monitor.cli.purge:purge", "Remove what is kept of a source's images."),
     "store": ("monitor.cli.store:store", "Look after the state folder."),
 }
 

@@ -1,0 +1,75 @@
+"""``conclad purge``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import click
+
+from monitor.cli.options import with_config, with_output
+from monitor.cli.output import Output
+from monitor.config.load import Loaded
+from monitor.jobs.state import open_existing_store
+from monitor.store.retention import Purged
+from monitor.store.retention import purge as run_purge
+
+
+class Moment(click.ParamType[datetime]):
+    """A date or a moment, in UTC where it names no zone."""
+
+    name = "TIME"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is not a date such as 2026-01-31 or 2026-01-31T12:00Z")
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@click.command()
+@click.option("--source", required=True, help="The source whose images are removed.")
+@click.option(
+    "--before",
+    required=True,
+    type=Moment(),
+    help="Images captured before this, such as 2026-01-31.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_config
+@with_output
+def purge(source: str, before: datetime, yes: bool, loaded: Loaded, output: Output) -> None:
+    """Remove what is kept of a source's images.
+
+    Verdicts, discoveries, rejected rows, pictures and features go; counts and answers stay, from
+    which no image can be had. The feed itself is not touched. This cannot be undone.
+    """
+    if not (yes or output.as_json):
+        click.confirm(
+            f"Remove what is kept of {source} from before {before:%Y-%m-%d %H:%M} UTC?",
+            abort=True,
+            err=True,
+        )
+    with open_existing_store(loaded.config) as store:
+        done = run_purge(store, source, before=before)
+    output.result(asdict(done), describe(done))
+
+
+def describe(done: Purged) -> str:
+    rows = ", ".join(f"{count:,} {kind}" for kind, count in done.rows.items() if count)
+    lines = [
+        f"Removed: {rows or 'no rows'}; {done.thumbnails:,} pictures; features of "
+        f"{len(done.pools):,} pools."
+    ]
+    if done.kept_pools:
+        pools = ", ".join(str(pool) for pool in done.kept_pools)
+        lines.append(
+            f"Pools {pools} still wait for people and keep their features: purge again when they "
+            "are finished."
+        )
+    return "\n".join(lines)

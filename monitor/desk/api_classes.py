@@ -1,0 +1,148 @@
+"""Classes and detector versions over HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from monitor.desk import models
+from monitor.desk.asking import Ask
+from monitor.people import versions
+from monitor.people.answering import find_class
+from monitor.people.catalog import list_classes
+from monitor.people.naming import alike, clean_name
+from monitor.people.operations import Changed, merge, rename, retire
+from monitor.people.pseudo_labels import assigned_to, mark_wrong
+from monitor.store.exemplars import exemplars_of
+
+SAMPLES = 200
+"""Samples of a class in one answer, the least certain first: nobody looks at more."""
+
+
+def classes(ask: Ask) -> models.ClassesOut:
+    found = [models.ClassOut.model_validate(view) for view in list_classes(ask.store)]
+    return models.ClassesOut(classes=found)
+
+
+def similar(ask: Ask) -> models.SimilarOut:
+    name = clean_name(ask.query.name)
+    with ask.store.reading() as tx:
+        names = [row.name for row in tx.classes.living()]
+    return models.SimilarOut(similar=alike(name, names), exists=name in names)
+
+
+def samples(ask: Ask) -> models.SamplesOut:
+    class_id = ask.params["class_id"]
+    with ask.store.reading() as tx:
+        tx.classes.get(class_id)
+        shown = {(one.source_id, one.image_id): one.thumbnail for one in exemplars_of(tx, class_id)}
+    found = assigned_to(ask.store, class_id)[:SAMPLES]
+    return models.SamplesOut(
+        samples=[
+            models.SampleOut(
+                source_id=one.source_id,
+                image_id=one.image_id,
+                captured_at=one.captured_at,
+                by=one.by,
+                confidence=one.confidence,
+                version=one.version,
+                thumbnail=shown.get(one.key),
+            )
+            for one in found
+        ]
+    )
+
+
+def rename_class(ask: Ask) -> models.ChangedOut:
+    body: models.Rename = ask.body
+    return _changed(
+        rename(
+            ask.store,
+            ask.params["class_id"],
+            body.name,
+            who=ask.person.name,
+            operation=body.operation,
+        )
+    )
+
+
+def merge_classes(ask: Ask) -> models.ChangedOut:
+    body: models.Merge = ask.body
+    with ask.store.reading() as tx:
+        rows = {text: find_class(tx, text) for text in (*body.classes, body.into)}
+    ids = {text: row.id if row is not None else text for text, row in rows.items()}
+    return _changed(
+        merge(
+            ask.store,
+            [ids[text] for text in body.classes],
+            ids[body.into],
+            who=ask.person.name,
+            operation=body.operation,
+        )
+    )
+
+
+def retire_class(ask: Ask) -> models.ChangedOut:
+    class_id, operation = ask.params["class_id"], ask.body.operation
+    return _changed(retire(ask.store, class_id, who=ask.person.name, operation=operation))
+
+
+def wrong_label(ask: Ask) -> models.ChangedOut:
+    body: models.MarkWrong = ask.body
+    return _changed(
+        mark_wrong(
+            ask.store,
+            ask.params["class_id"],
+            body.source_id,
+            body.image_id,
+            who=ask.person.name,
+            operation=body.operation,
+        )
+    )
+
+
+def list_versions(ask: Ask) -> models.VersionsOut:
+    found = [models.VersionOut.model_validate(one) for one in versions.list_versions(ask.store)]
+    return models.VersionsOut(versions=found)
+
+
+def show_version(ask: Ask) -> models.VersionOut:
+    return models.VersionOut.model_validate(versions.show_version(ask.store, ask.number()))
+
+
+def difference(ask: Ask) -> models.DifferenceOut:
+    found = versions.compare(ask.store, ask.number("of"), ask.number("to"))
+    return models.DifferenceOut(
+        of=found.of,
+        to=found.to,
+        gained=list(found.gained),
+        lost=list(found.lost),
+        renamed=list(found.renamed),
+        sentences=found.sentences(),
+    )
+
+
+def rollback(ask: Ask) -> models.InUseOut:
+    found = versions.rollback(ask.store, ask.number(), who=ask.person.name, reason=ask.body.reason)
+    return models.InUseOut(version=found.number, state=str(found.state))
+
+
+def release(ask: Ask) -> models.InUseOut:
+    found = versions.release(ask.store, ask.number(), who=ask.person.name, reason=ask.body.reason)
+    return models.InUseOut(version=found.number, state=str(found.state))
+
+
+def refuse(ask: Ask) -> models.InUseOut:
+    found = versions.refuse(ask.store, ask.number(), who=ask.person.name, reason=ask.body.reason)
+    return models.InUseOut(version=found.number, state=str(found.state))
+
+
+def events(ask: Ask) -> models.EventsOut:
+    with ask.store.reading() as tx:
+        found = tx.events.after(ask.query.after, limit=ask.query.limit)
+    return models.EventsOut(
+        events=[models.EventOut(**{**asdict(one), "payload": dict(one.payload)}) for one in found]
+    )
+
+
+def _changed(changed: Changed) -> models.ChangedOut:
+    return models.ChangedOut.model_validate(changed)

@@ -1,0 +1,30 @@
+"""The application around one store."""
+
+from __future__ import annotations
+
+from monitor.config.desk import Desk as DeskConfig
+from monitor.desk.errors import CannotStart
+from monitor.desk.guard import LOOPBACK, Guard
+from monitor.desk.table import RULES
+from monitor.desk.tokens import VARIABLE, holders
+from monitor.store.store import Store
+
+
+def build(store: Store, config: DeskConfig) -> Guard:
+    """Refuses to exist where strangers could walk in.
+
+    >>> import tempfile
+    >>> with Store.open(tempfile.mkdtemp()) as store:
+    ...     desk = build(store, DeskConfig())
+    ...     build(store, DeskConfig(host="0.0.0.0"))
+    Traceback (most recent call last):
+    monitor.desk.errors.CannotStart: 0.0.0.0: ...
+    """
+    with store.reading() as tx:
+        is_guarded = bool(holders(tx))
+    if config.host not in LOOPBACK and not is_guarded:
+        raise CannotStart(
+            f"{config.host}: others could reach the desk and nobody has a token; make one with "
+            f"'conclad tokens add NAME --role admin', set {VARIABLE}, or listen on 127.0.0.1"
+        )
+    return Guard(store, config, RULES)

@@ -1,0 +1,277 @@
+"""The way in: nothing reaches a handler that the table of rules does not let through.
+
+In this order: the host name, the rule, the rate, who it is, whether they may, where the request
+came from, the size and type of the body, and at last its values.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hmac
+import json
+import logging
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from monitor.config.desk import Desk as DeskConfig
+from monitor.desk import sessions
+from monitor.desk.asking import NOBODY, Ask, Person
+from monitor.desk.errors import (
+    Forbidden,
+    NoSuchPage,
+    SignInNeeded,
+    TooLarge,
+    TooMany,
+    Unprocessable,
+    WrongMethod,
+    WrongType,
+)
+from monitor.desk.limits import Limiter
+from monitor.desk.replies import error_reply, with_headers
+from monitor.desk.rules import Rule
+from monitor.desk.tokens import Holder, Role, holder_of, holders
+from monitor.errors import ConcladError
+from monitor.store.store import Store
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+CSRF_HEADER = "x-csrf-token"
+log = logging.getLogger(__name__)
+
+
+class Guard:
+    """The application: an ASGI callable around the table of rules."""
+
+    def __init__(
+        self,
+        store: Store,
+        config: DeskConfig,
+        rules: Sequence[Rule],
+        *,
+        requests: Limiter | None = None,
+        attempts: Limiter | None = None,
+        whoami: Callable[[], str] = getpass.getuser,
+    ) -> None:
+        self._store, self._config, self._rules = store, config, tuple(rules)
+        self._key = sessions.session_key(store)
+        # A page with sixty questions asks for some two hundred pictures at once; after that,
+        # fifty a second are more than a person can cause, and a loop gone wild is slowed down.
+        self._requests = requests or Limiter(rate=50, burst=600)
+        # Guessing 256 bits is hopeless at any rate; this keeps the log short.
+        self._attempts = attempts or Limiter(rate=0.2, burst=10)
+        self._local = Person(_own_name(whoami), Role.ADMIN, "open")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        request = Request(scope, receive)
+        rule: Rule | None = None
+        try:
+            self._check_host(request)
+            rule, params = self._find(request)
+            response = await self._answer(request, rule, params)
+        except SignInNeeded as error:
+            response = _to_sign_in(request, rule) or error_reply(error, rule)
+        except ConcladError as error:
+            response = error_reply(error, rule)
+        except Exception:
+            # The client learns nothing about our insides; the log has it all.
+            log.exception("%s %s failed", request.method, request.url.path)
+            response = JSONResponse({"error": "something went wrong; see the log"}, 500)
+        await with_headers(response, self._config)(scope, receive, send)
+
+    def _check_host(self, request: Request) -> None:
+        """Names by which nobody means us are refused: a page elsewhere may point one at us."""
+        host = _host(request.headers.get("host", ""))
+        allowed = {self._config.host, *_address_hosts(self._config)}
+        if self._config.host in LOOPBACK:
+            allowed |= LOOPBACK
+        elif self._config.address is None:
+            return  # reached by whatever name; a token is needed in any case
+        if host not in allowed:
+            raise Forbidden("this host name is not the desk's; set desk.address if it should be")
+
+    def _find(self, request: Request) -> tuple[Rule, dict[str, str]]:
+        method = "GET" if request.method == "HEAD" else request.method
+        path = request.scope["path"]
+        others = []
+        for rule in self._rules:
+            params = rule.match(path)
+            if params is not None:
+                if rule.method == method:
+                    return rule, params
+                others.append(rule.method)
+        if others:
+            raise WrongMethod(f"{request.method} is not possible here; try {', '.join(others)}")
+        raise NoSuchPage("there is no such page")
+
+    async def _answer(self, request: Request, rule: Rule, params: dict[str, str]) -> Response:
+        known, now = await run_in_threadpool(self._holders)
+        person = self._person(request, known, now)
+        client = person.name or (request.client.host if request.client else "?")
+        if not self._requests.allows(client):
+            raise TooMany("too many requests; wait a moment")
+        if rule.form and not self._attempts.allows(client):
+            raise TooMany("too many attempts; wait a minute")
+        if rule.role > person.role:
+            if person.role is Role.PUBLIC:
+                raise SignInNeeded("sign in, or send a token: Authorization: Bearer …")
+            raise Forbidden(f"this needs the role {rule.role.word}; yours is {person.role.word}")
+        csrf = sessions.csrf_token(self._key, self._subject(request, person))
+        if rule.changes:
+            self._check_origin(request, rule, person, csrf)
+        ask = Ask(
+            store=self._store,
+            config=self._config,
+            person=person,
+            params=params,
+            query=_query(request, rule),
+            body=await _body(request, rule) if rule.changes else None,
+            csrf=csrf,
+            is_open=not known,
+        )
+        found = await run_in_threadpool(rule.handler, ask)
+        if isinstance(found, Response):
+            return found
+        assert isinstance(found, BaseModel)
+        return Response(found.model_dump_json(by_alias=True), media_type="application/json")
+
+    def _holders(self) -> tuple[list[Holder], datetime]:
+        with self._store.reading() as tx:
+            return holders(tx, os.environ), tx.now
+
+    def _person(self, request: Request, known: list[Holder], now: datetime) -> Person:
+        bearer = request.headers.get("authorization", "")
+        if bearer:
+            word, _, token = bearer.partition(" ")
+            holder = holder_of(token.strip(), known) if word.lower() == "bearer" else None
+            if holder is None:
+                raise SignInNeeded("the token is not known here")
+            return Person(holder.name, holder.role, "token")
+        if not known and self._config.host in LOOPBACK:
+            return self._local
+        holder = sessions.read(request.cookies.get(sessions.COOKIE, ""), known, self._key, now)
+        return NOBODY if holder is None else Person(holder.name, holder.role, "cookie")
+
+    def _subject(self, request: Request, person: Person) -> str:
+        return request.cookies.get(sessions.COOKIE, "") if person.via == "cookie" else person.via
+
+    def _check_origin(self, request: Request, rule: Rule, person: Person, csrf: str) -> None:
+        """Only our own page may use the authority that a browser carries by itself."""
+        if person.via == "token":
+            return
+        origin = request.headers.get("origin")
+        if origin is not None and _origin_host(origin) not in self._own_origins(request):
+            raise Forbidden("the request comes from another site")
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise Forbidden("the request comes from another site")
+        if person.via == "cookie":
+            given = request.headers.get(CSRF_HEADER, "")
+            if not hmac.compare_digest(given.encode(), csrf.encode()):
+                raise Forbidden("the page is out of date; load it again")
+
+    def _own_origins(self, request: Request) -> set[str]:
+        own = {request.headers.get("host", "")}
+        if self._config.address is not None:
+            own.add(urlsplit(self._config.address).netloc)
+        return own
+
+
+def _query(request: Request, rule: Rule) -> BaseModel | None:
+    if rule.query is None:
+        return None
+    try:
+        return rule.query.model_validate(dict(request.query_params))
+    except ValidationError as error:
+        raise Unprocessable(_words(error)) from None
+
+
+async def _body(request: Request, rule: Rule) -> object:
+    data = await _read(request, rule.body_most)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if rule.raw_body:
+        return data
+    if rule.form:
+        if kind != "application/x-www-form-urlencoded":
+            raise WrongType("send a form (application/x-www-form-urlencoded)")
+        return data
+    # Also when there is no body to speak of: a form of another site cannot send this type.
+    if kind != "application/json":
+        raise WrongType("send JSON with the header Content-Type: application/json")
+    if rule.body is None:
+        return None
+    try:
+        return rule.body.model_validate_json(data)
+    except ValidationError as error:
+        raise Unprocessable(_words(error)) from None
+
+
+async def _read(request: Request, most: int) -> bytes:
+    """The body, unless it is larger than the rule allows; what it claims is not believed."""
+    message = f"the body is larger than {most} bytes"
+    if int(request.headers.get("content-length") or 0) > most:
+        raise TooLarge(message)
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise TooLarge(message)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _words(error: ValidationError) -> str:
+    """The first thing that is wrong, and where; never the value, which may be long or secret."""
+    first = json.loads(error.json(include_url=False, include_input=False, include_context=False))[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}" if where else str(first["msg"])
+
+
+def _to_sign_in(request: Request, rule: Rule | None) -> Response | None:
+    if rule is None or not rule.html or request.method not in ("GET", "HEAD"):
+        return None
+    return RedirectResponse(f"/sign-in?next={rule.path}", status_code=303)
+
+
+def _own_name(whoami: Callable[[], str]) -> str:
+    try:
+        return whoami()
+    except (KeyError, OSError):  # a container whose user has no name
+        return "somebody"
+
+
+def _host(header: str) -> str:
+    """Without the port; an IPv6 address without its brackets."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.rpartition(":")[0] if ":" in header else header
+
+
+def _origin_host(origin: str) -> str:
+    return urlsplit(origin).netloc
+
+
+def _address_hosts(config: DeskConfig) -> set[str]:
+    if config.address is None:
+        return set()
+    return {urlsplit(config.address).hostname or ""}
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

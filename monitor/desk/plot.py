@@ -1,0 +1,82 @@
+"""A small plot as SVG: the share of novel images over time, with what happened marked on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from monitor.desk.activity import Series
+
+WIDTH, HEIGHT = 640, 120
+LEFT, RIGHT, TOP, BOTTOM = 40, 8, 10, 22
+LEAST_TOP = 0.1
+"""The scale never ends below ten percent: noise of a quiet source must not look like a storm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at a moment."""
+
+    at: datetime
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    x: float
+    y: float
+    width: float
+    height: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Numbers for the template, which holds all of the markup."""
+
+    source: str
+    bars: tuple[Bar, ...]
+    marks: tuple[tuple[float, Mark], ...]
+    top: float
+    first: datetime
+    last: datetime
+    words: str
+    """The same in a sentence, for those who cannot see it."""
+
+
+def draw(series: Series, marks: Sequence[Mark]) -> Plot:
+    """Bars of one source; marks outside its time are left out."""
+    first, last = series.points[0].at, series.points[-1].at
+    top = max(LEAST_TOP, max(point.share for point in series.points))
+    span = max(1.0, (last - first).total_seconds())
+    step = (WIDTH - LEFT - RIGHT) / max(1, len(series.points))
+    width = max(2.0, min(step * 0.8, 28.0))
+    inner = WIDTH - LEFT - RIGHT - width
+
+    def across(at: datetime) -> float:
+        return LEFT + inner * (at - first).total_seconds() / span
+
+    bars = []
+    for point in series.points:
+        height = (HEIGHT - TOP - BOTTOM) * point.share / top
+        bars.append(
+            Bar(
+                x=round(across(point.at), 1),
+                # A sliver where nothing was novel, so that "nothing" differs from "no images".
+                y=round(HEIGHT - BOTTOM - max(height, 1.0), 1),
+                width=round(width, 1),
+                height=round(max(height, 1.0), 1),
+                title=f"{point.at:%d %b %H:%M} UTC: {point.novel:,} of "
+                f"{point.known + point.novel:,} novel ({point.share:.1%})",
+            )
+        )
+    shown = tuple(
+        (round(across(mark.at) + width / 2, 1), mark) for mark in marks if first <= mark.at <= last
+    )
+    words = (
+        f"{series.source}: {series.novel:,} of {series.images:,} images novel between "
+        f"{first:%d %b %Y %H:%M} and {last:%d %b %Y %H:%M} UTC"
+    )
+    return Plot(series.source, tuple(bars), shown, top, first, last, words)

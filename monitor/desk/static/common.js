@@ -1,0 +1,117 @@
+// What all pages share: talking to the server, dialogs, and small messages.
+
+const csrf = document.querySelector('meta[name="csrf"]')?.content ?? "";
+
+/** A fresh id for an action: sent twice, it counts once. */
+export function freshId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** Ask the server; a refusal in words is thrown as such, a broken connection as TypeError. */
+export async function send(method, path, body) {
+  const options = { method, headers: { accept: "application/json" }, credentials: "same-origin" };
+  if (method !== "GET") {
+    options.headers["content-type"] = "application/json";
+    options.headers["x-csrf-token"] = csrf;
+    options.body = JSON.stringify(body ?? {});
+  }
+  const response = await fetch(path, options);
+  if (response.status === 401) {
+    location.assign("/sign-in");
+    throw new Refused(401, "Please sign in again.");
+  }
+  const text = await response.text();
+  if (!response.ok) {
+    let message = `The desk answered ${response.status}.`;
+    try {
+      message = JSON.parse(text).error ?? message;
+    } catch {
+      // A proxy's page, not ours: the number has to do.
+    }
+    throw new Refused(response.status, message);
+  }
+  return text ? JSON.parse(text) : null;
+}
+
+/** A message that goes by itself; warnings stay longer. */
+export function toast(text, { tone = "plain", action = null } = {}) {
+  const place = document.getElementById("toasts");
+  const note = document.createElement("div");
+  note.className = `toast ${tone}`;
+  note.append(Object.assign(document.createElement("span"), { textContent: text }));
+  if (action) {
+    const button = Object.assign(document.createElement("button"), {
+      type: "button",
+      className: "link",
+      textContent: action.word,
+    });
+    button.addEventListener("click", () => {
+      note.remove();
+      action.run();
+    });
+    note.append(button);
+  }
+  place.append(note);
+  while (place.children.length > 3) place.firstElementChild.remove();
+  setTimeout(() => note.remove(), tone === "plain" ? 4000 : 9000);
+}
+
+/** Open a dialog; `submit` may throw a sentence, which is shown inside. */
+export function openDialog(dialog, submit) {
+  const form = dialog.querySelector("form");
+  const hint = dialog.querySelector(".hint");
+  hint.textContent = "";
+  hint.className = "hint";
+  form.onsubmit = async (event) => {
+    event.preventDefault();
+    const button = form.querySelector('[type="submit"]');
+    if (button) button.disabled = true;
+    try {
+      if ((await submit()) !== false) dialog.close();
+    } catch (error) {
+      hint.textContent = error instanceof Refused ? error.message : "The desk cannot be reached.";
+      hint.className = "hint bad";
+    } finally {
+      if (button) button.disabled = false;
+    }
+  };
+  if (!dialog.open) dialog.showModal();
+}
+
+document.addEventListener("click", (event) => {
+  if (event.target.closest("[data-close]")) event.target.closest("dialog").close();
+});
+
+document.getElementById("sign-out")?.addEventListener("click", async () => {
+  try {
+    await fetch("/sign-out", {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-csrf-token": csrf },
+      body: "{}",
+      redirect: "manual",
+    });
+  } finally {
+    location.assign("/sign-in");
+  }
+});
+
+/** The number of open questions, beside the word Queue on every page. */
+export function showOpen(count) {
+  const place = document.getElementById("open-count");
+  place.textContent = count;
+  place.hidden = !count;
+}
+
+if (!document.body.classList.contains("queue")) {
+  const ask = () => send("GET", "/api/pulse").then((pulse) => showOpen(pulse.open), () => {});
+  ask();
+  setInterval(() => document.hidden || ask(), 15000);
+}

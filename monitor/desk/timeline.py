@@ -1,0 +1,126 @@
+"""What happened, in sentences, for the history page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+
+from monitor.store.rows import Event
+from monitor.store.schema import events
+from monitor.store.store import Store
+
+LATEST = 200
+"""Entries on the page; the API has the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    at: datetime
+    kind: str
+    source: str | None
+    text: str
+    tone: str
+    """good, plain, warn or bad: the colour of its dot."""
+
+
+def read_timeline(store: Store) -> list[Entry]:
+    """The latest first."""
+    with store.reading() as tx:
+        rows = tx.connection.execute(
+            select(events).order_by(events.c.id.desc()).limit(LATEST)
+        ).mappings()
+        found = [Event(**dict(row)) for row in rows]
+        names = {row.id: row.name for row in tx.classes.all()}
+    return [_entry(event, names) for event in found]
+
+
+def _entry(event: Event, names: Mapping[str, str]) -> Entry:
+    known = _SENTENCES.get(event.kind)
+    if known is None:
+        return Entry(event.at, event.kind, event.source, event.kind.replace(".", " "), "plain")
+    tone, sentence = known
+    try:
+        text = sentence({**event.payload, "names": names})
+    except (KeyError, TypeError, ValueError):
+        # Written by an older or a newer conclad: what happened is still worth showing.
+        text = event.kind.replace(".", " ")
+    return Entry(event.at, event.kind, event.source, text, tone)
+
+
+def _named(payload: Mapping[str, Any]) -> str:
+    names, class_id = payload["names"], payload.get("class_id")
+    return str(names.get(class_id, payload.get("name", class_id)))
+
+
+def _updated(payload: Mapping[str, Any]) -> str:
+    brought = [payload["names"].get(one, one) for one in payload.get("classes", ())]
+    what = f", which knows {', '.join(brought)}" if brought else ""
+    why = f" ({payload['reason']})" if payload.get("reason") and not brought else ""
+    return f"Detector version {payload['version']} is in use{what}{why}"
+
+
+def _because(payload: Mapping[str, Any]) -> str:
+    return f": {payload['reason']}" if payload.get("reason") else ""
+
+
+_Sentence = Callable[[Mapping[str, Any]], str]
+
+_SENTENCES: dict[str, tuple[str, _Sentence]] = {
+    "class.discovered": (
+        "good",
+        lambda p: f"Discovered {_named(p)}: {p['human']} images by people, {p['pseudo']} by itself",
+    ),
+    "class.renamed": ("plain", lambda p: f"{p['from']} is now called {p['to']} ({p['who']})"),
+    "class.merged": (
+        "plain",
+        lambda p: (
+            f"{', '.join(p['names'].get(i, i) for i in p['merged'])} became part of {p['into']} "
+            f"({p['who']})"
+        ),
+    ),
+    "class.retired": ("plain", lambda p: f"{p['name']} was retired ({p['who']})"),
+    "pseudo_label.wrong": (
+        "plain",
+        lambda p: f"{p['image_id']} is no {p['name']} after all ({p['who']})",
+    ),
+    "detector.updated": ("good", _updated),
+    "detector.held": (
+        "warn",
+        lambda p: f"Detector version {p['version']} waits for an operator{_because(p)}",
+    ),
+    "detector.refused": (
+        "bad",
+        lambda p: f"Detector version {p['version']} was refused{_because(p)}",
+    ),
+    "detector.rolled_back": (
+        "warn",
+        lambda p: f"Rolled back to detector version {p['version']}{_because(p)}",
+    ),
+    "queries.opened": (
+        "plain",
+        lambda p: f"Asked {p['count']} questions about pool {p['pool']}, round {p['round']}",
+    ),
+    "queries.closed": ("plain", lambda p: f"Round {p['round']} of pool {p['pool']} has ended"),
+    "pool.triggered": ("warn", lambda p: f"Pool {p['pool']} holds more than chance explains"),
+    "pool.quiet": ("plain", lambda p: f"Pool {p['pool']} was quiet"),
+    "pool.unresolved": ("warn", lambda p: f"Pool {p['pool']} stays unresolved{_because(p)}"),
+    "drift.detected": ("warn", lambda p: f"Known images drift{_words(p)}"),
+    "drift.ended": ("plain", lambda p: f"The drift is over{_words(p)}"),
+    "file.quarantined": ("bad", lambda p: f"A file was set aside{_because(p)}"),
+    "file.changed": ("bad", lambda p: "A file changed after it had been read"),
+    "batch.quarantined": ("bad", lambda p: f"A batch was given up{_because(p)}"),
+    "budget.exhausted": ("warn", lambda p: "The label budget is spent"),
+    "monitor.started": ("plain", lambda p: "The monitor started"),
+    "monitor.stopped": ("plain", lambda p: "The monitor stopped"),
+    "actor.restarted": ("warn", lambda p: "A worker was started again"),
+    "token.added": ("plain", lambda p: f"{p['name']} may come to the desk ({p['role']})"),
+    "token.removed": ("plain", lambda p: f"{p['name']} may no longer come to the desk"),
+}
+
+
+def _words(payload: Mapping[str, Any]) -> str:
+    return f": {payload['words']}" if payload.get("words") else ""
