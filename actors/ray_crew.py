@@ -16,6 +16,7 @@ from typing import Any
 import ray
 from ray.exceptions import (
     GetTimeoutError,
+    ObjectLostError,
     RayActorError,
     RayError,
     RayTaskError,
@@ -81,6 +82,7 @@ class RayCrew:
         counts = {"embedder": places.embedders, "scorer": config.run.scorers}
         self._workers = [_Worker(role) for role in ROLES for _ in range(counts.get(role, 1))]
         self._calls: dict[Any, _Call] = {}
+        self._waiting: list[tuple[Role, Hashable, str, tuple[Any, ...]]] = []
         self._restarts: dict[str, int] = {}
 
     # -- life and death ---------------------------------------------------------------------
@@ -160,32 +162,39 @@ class RayCrew:
         return SCORER_ROOM if role == "scorer" else 1
 
     def submit(self, role: Role, key: Hashable, method: str, *arguments: Any) -> None:
-        worker = min(self._living(role), key=lambda w: w.busy, default=None)
-        if worker is None:
-            self._calls[object()] = _Call(_Worker(role), None, key)
-            return
-        worker.busy += 1
-        call = getattr(worker.actor, method)
-        if role == "embedder":
-            header, payload = call.options(num_returns=2).remote(*arguments)
-            self._calls[header] = _Call(worker, worker.actor, key, payload)
-        else:
-            self._calls[call.remote(*arguments)] = _Call(worker, worker.actor, key)
+        self._waiting.append((role, key, method, arguments))
+        self._give_out()
+
+    def _give_out(self) -> None:
+        """Hand over what waits, as far as there is anybody to take it.
+
+        Nobody may be there for a while: the only updater has died, and another one starts.
+        """
+        left = []
+        for role, key, method, arguments in self._waiting:
+            worker = min(self._living(role), key=lambda w: w.busy, default=None)
+            if worker is None:
+                left.append((role, key, method, arguments))
+                continue
+            worker.busy += 1
+            call = getattr(worker.actor, method)
+            if role == "embedder":
+                header, payload = call.options(num_returns=2).remote(*arguments)
+                self._calls[header] = _Call(worker, worker.actor, key, payload)
+            else:
+                self._calls[call.remote(*arguments)] = _Call(worker, worker.actor, key)
+        self._waiting = left
 
     def wait(self, timeout: float) -> list[Done]:
-        stillborn = [ref for ref, call in self._calls.items() if call.actor is None]
-        done = [
-            Done((c := self._calls.pop(ref)).worker.role, c.key, died=True) for ref in stillborn
-        ]
+        self._give_out()
         if not self._calls:
-            if not done:
-                time.sleep(timeout)
-            return done
+            time.sleep(timeout)
+            return []
         refs = list(self._calls)
         ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0.0, fetch_local=False)
-        if not ready and not done:
+        if not ready:
             ready, _ = ray.wait(refs, num_returns=1, timeout=timeout, fetch_local=False)
-        return done + [self._end(ref) for ref in ready]
+        return [self._end(ref) for ref in ready]
 
     def _end(self, ref: Any) -> Done:
         call = self._calls.pop(ref)
@@ -196,7 +205,9 @@ class RayCrew:
         try:
             value = ray.get(ref)
         except RayTaskError as error:
-            return Done(role, call.key, error=_cause(error))
+            cause = _cause(error)
+            # A result that it needed was lost on the way: nobody's fault.
+            return Done(role, call.key, error=cause, died=isinstance(cause, ObjectLostError))
         except RayActorError as error:
             if same:
                 self._replace(worker)
@@ -228,6 +239,7 @@ class RayCrew:
                     ray.kill(worker.actor)
                 worker.actor = None
         self._calls.clear()
+        self._waiting.clear()
 
 
 def _await(worker: _Worker) -> Any:
