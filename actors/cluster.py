@@ -24,6 +24,10 @@ from monitor.errors import ConcladError
 OBJECT_STORE_BYTES = 512 << 20
 
 
+#: On a crowded machine Ray sometimes gives up on its own start after thirty seconds.
+LOCAL_TRIES = 3
+
+
 class ClusterUnavailable(ConcladError):
     """No Ray could be started or reached."""
 
@@ -51,14 +55,20 @@ def connect(address: str) -> None:
     }
     if address == "local":
         options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
-    try:
-        ray.init(address=address, **options)
-    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-        text = " ".join(str(error).split())[:300]
-        raise ClusterUnavailable(
-            f"Ray at {address!r} cannot be used ({text}); check that the cluster runs and that "
-            "run.address or --address names it"
-        ) from error
+    tries = LOCAL_TRIES if address == "local" else 1
+    for left in reversed(range(tries)):
+        try:
+            ray.init(address=address, **options)
+            return
+        except Exception as error:  # Ray raises bare Exceptions of its own
+            ray.shutdown()
+            if left:
+                continue
+            text = " ".join(str(error).split())[:300]
+            raise ClusterUnavailable(
+                f"Ray at {address!r} cannot be used ({text}); check that the cluster runs and "
+                "that run.address or --address names it"
+            ) from error
 
 
 def places(config: Config) -> Places:
