@@ -186,12 +186,15 @@ def as_metric(family: Family) -> Metric:
 
 
 def _routes(registry: CollectorRegistry) -> Callable[[Environ, StartResponse], Iterable[bytes]]:
-    metrics = make_wsgi_app(registry)
+    # Uncompressed: the usual reader is on the same machine, and packing costs more than sending.
+    metrics = make_wsgi_app(registry, disable_compression=True)
 
     def app(environ: Environ, start: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO")
         if path == "/metrics":
-            page: Iterable[bytes] = metrics(environ, start)
+            # Always the plain text format: every Prometheus reads it, and with a thousand
+            # sources it is written in half the time that OpenMetrics takes.
+            page: Iterable[bytes] = metrics({**environ, "HTTP_ACCEPT": "text/plain"}, start)
             return page
         found = path == "/healthz"
         start("200 OK" if found else "404 Not Found", [("Content-Type", "text/plain")])

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import urllib.request
 
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families
-
-OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -15,12 +12,10 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 class Page:
     """The samples of one scrape, found by name and labels."""
 
-    def __init__(self, url: str, *, openmetrics: bool = False) -> None:
-        headers = {"Accept": OPENMETRICS} if openmetrics else {}
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
+    def __init__(self, url: str) -> None:
+        with urllib.request.urlopen(url) as answer:
             self.text = answer.read().decode()
-        parse = parse_open if openmetrics else text_string_to_metric_families
-        self.families = list(parse(self.text))
+        self.families = list(text_string_to_metric_families(self.text))
         self.series: Series = {
             (sample.name, frozenset(sample.labels.items())): sample.value
             for family in self.families

@@ -34,14 +34,14 @@ def fresh_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def scrape(store: Store) -> Iterator[Callable[..., Page]]:
+def scrape(store: Store) -> Iterator[Callable[[], Page]]:
     with Exporter(store, ANY_PORT) as exporter:
         assert exporter.url is not None
         url = exporter.url
-        yield lambda **options: Page(url, **options)
+        yield lambda: Page(url)
 
 
-def test_a_whole_life_in_figures(store: Store, clock: Clock, scrape: Callable[..., Page]) -> None:
+def test_a_whole_life_in_figures(store: Store, clock: Clock, scrape: Callable[[], Page]) -> None:
     feeding.whole_life(store)
     clock.advance(seconds=90)
     page = scrape()
@@ -85,7 +85,7 @@ def test_a_whole_life_in_figures(store: Store, clock: Clock, scrape: Callable[..
     assert discovered == (clock.now.timestamp() - 90)
 
 
-def test_the_histogram_is_one(store: Store, scrape: Callable[..., Page]) -> None:
+def test_the_histogram_is_one(store: Store, scrape: Callable[[], Page]) -> None:
     feeding.whole_life(store)
     page = scrape()
     counts = [
@@ -115,11 +115,6 @@ def test_figures_are_right_at_once_after_a_restart(store: Store) -> None:
     assert page() == page()
 
 
-def test_openmetrics_accepts_the_page(store: Store, scrape: Callable[..., Page]) -> None:
-    feeding.whole_life(store)
-    assert scrape(openmetrics=True).get("discoveries_total") == 1
-
-
 def test_stages_of_this_process(store: Store) -> None:
     with Exporter(store, ANY_PORT) as exporter:
         exporter.observe_stage("embed", 0.3)
@@ -133,7 +128,7 @@ def test_stages_of_this_process(store: Store) -> None:
     assert page.series["process_resident_memory_bytes", frozenset()] > 0
 
 
-def test_removed_sources_disappear(store: Store, scrape: Callable[..., Page]) -> None:
+def test_removed_sources_disappear(store: Store, scrape: Callable[[], Page]) -> None:
     feeding.fit(store)
     for source in ("cam-1", "cam-2"):
         feeding.judge(store, source)
@@ -173,7 +168,7 @@ def test_sources_beyond_the_limit_are_added_up(store: Store) -> None:
 
 
 def test_a_row_without_a_source_is_counted_all_the_same(
-    store: Store, scrape: Callable[..., Page]
+    store: Store, scrape: Callable[[], Page]
 ) -> None:
     with store.transaction() as tx:
         tx.counters.add([Count("images", "", "rejected", 2), Count("rejected", "", "no row", 2)])
