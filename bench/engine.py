@@ -1,9 +1,10 @@
-"""How fast images become features: the plain loop, the engine alone, and decoding beside it.
+"""How fast images become features and verdicts: plain loops, the engine alone, and our ways.
 
     python bench/engine.py [--backbone embedded] [--data FILE.parquet] [--frame 1024]
 
-All four ways take turns in one run, and the medians are compared, so that whatever else the
-machine does falls on each alike. The plain loops run in a process of their own, with the
+All ways take turns in one run, and the medians are compared, so that whatever else the machine
+does falls on each alike. `conclad score` is timed from its plan to its last verdict: reading,
+decoding, computing, judging and writing. The plain loops run in a process of their own, with the
 allocator as every Python process has it.
 
 With more than one thread torch waits by spinning: on a machine that others use too, the plain
@@ -21,14 +22,27 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
+if TYPE_CHECKING:
+    from monitor.config import Config
+    from monitor.feed.engine import Engine
+    from monitor.jobs.progress import Progress
+
 PLAIN_BATCHES = (1, 32)
+ENGINE, EMBEDDING, SCORING = "engine, decoded before", "decode and engine", "conclad score"
+
+Timing = tuple[float, float]
+"""Seconds by the clock, and seconds of processor time in all threads."""
+Turn = Callable[[], Timing]
 
 
 def encoded_images(data: Path | None, frame: int | None, count: int) -> list[bytes]:
@@ -82,16 +96,20 @@ def plain_loop(backbone: str, images: Sequence[bytes]) -> dict[int, Callable[[],
     return {batch: lambda batch=batch: run(batch) for batch in PLAIN_BATCHES}  # type: ignore[misc]
 
 
-def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds by the clock, and seconds of processor time in all threads."""
-    clock, used = time.perf_counter(), _cpu()
+def timed(work: Callable[[], object]) -> Timing:
+    before = now()
     work()
-    return time.perf_counter() - clock, _cpu() - used
+    return since(before)
 
 
-def _cpu() -> float:
+def now() -> Timing:
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
+    return time.perf_counter(), usage.ru_utime + usage.ru_stime
+
+
+def since(before: Timing) -> Timing:
+    clock, used = now()
+    return clock - before[0], used - before[1]
 
 
 def serve_plain(args: argparse.Namespace) -> None:
@@ -104,37 +122,9 @@ def serve_plain(args: argparse.Namespace) -> None:
         print(json.dumps(timed(loops[int(line)])), flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--backbone", default="embedded")
-    parser.add_argument("--runtime", default="auto")
-    parser.add_argument("--precision", default="auto")
-    parser.add_argument("--data", type=Path, help="Parquet file with a column 'image'")
-    parser.add_argument("--frame", type=int, help="make them JPEGs of so many pixels a side")
-    parser.add_argument("--images", type=int, default=128, help="images in each turn")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--serve-plain", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.serve_plain:
-        serve_plain(args)
-        return
-
-    from monitor.feed.backbone import load_backbone
-    from monitor.feed.embedding import embed_images
-    from monitor.feed.engine import available_threads, open_engine
-    from monitor.feed.images import Decoded, decode
-    from monitor.feed.spec import BackboneSpec
-
-    images = encoded_images(args.data, args.frame, args.images)
-    engine = open_engine(
-        load_backbone(BackboneSpec.parse(args.backbone)),
-        runtime=args.runtime,
-        precision=args.precision,
-    )
-    recipe = engine.backbone.preprocessing
-    decoded = [decode(image, min_side=recipe.decode_side) for image in images]
-    ready = np.stack([recipe.apply(d.pixels) for d in decoded if isinstance(d, Decoded)])
-
+@contextmanager
+def plain_turns() -> Iterator[dict[str, Turn]]:
+    """The plain loops, each turn in the child."""
     child = subprocess.Popen(
         [sys.executable, __file__, *sys.argv[1:], "--serve-plain"],
         stdin=subprocess.PIPE,
@@ -143,50 +133,151 @@ def main() -> None:
     )
     assert child.stdin is not None
     assert child.stdout is not None
-    child.stdout.readline()
     asked, answers = child.stdin, child.stdout
+    answers.readline()
 
-    def plain(batch: int) -> tuple[float, float]:
+    def turn(batch: int) -> Timing:
         print(batch, file=asked, flush=True)
         clock, used = json.loads(answers.readline())
         return clock, used
 
-    turns: dict[str, Callable[[], tuple[float, float]]] = {
-        **{f"plain loop, batch {b}": lambda b=b: plain(b) for b in PLAIN_BATCHES},  # type: ignore[misc]
-        "engine, decoded before": lambda: timed(lambda: engine.embed(ready)),
-        "decode and engine": lambda: timed(lambda: list(embed_images(enumerate(images), engine))),
-    }
-    for name in list(turns)[len(PLAIN_BATCHES) :]:
-        turns[name]()
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in turns}
-    for _ in range(args.rounds):
-        for name, turn in turns.items():
-            times[name].append(turn())
-    child.stdin.close()
+    yield {f"plain loop, batch {b}": lambda b=b: turn(b) for b in PLAIN_BATCHES}  # type: ignore[misc]
+    asked.close()
     child.wait()
-    engine.close()
 
-    print(f"{args.backbone} on {engine.runtime}, {engine.fingerprint.precision}, ", end="")
-    print(f"{engine.workers} workers, {len(images)} images a turn, {args.rounds} turns each")
+
+def our_turns(
+    engine: Engine, config: Config, images: Sequence[bytes], folder: Path
+) -> dict[str, Turn]:
+    """The engine on prepared images, with decoding, and all of `conclad score`."""
+    from monitor.feed.embedding import embed_images
+    from monitor.feed.images import Decoded, decode
+
+    recipe = engine.backbone.preprocessing
+    decoded = [decode(image, min_side=recipe.decode_side) for image in images]
+    ready = recipe.apply_all([d.pixels for d in decoded if isinstance(d, Decoded)])
+    feed = write_feed(folder / "feed.parquet", images, ["x"] * len(images))
+    return {
+        ENGINE: lambda: timed(lambda: engine.embed(ready)),
+        EMBEDDING: lambda: timed(lambda: list(embed_images(enumerate(images), engine))),
+        SCORING: lambda: score_turn(config, feed, folder),
+    }
+
+
+def score_turn(config: Config, feed: Path, folder: Path) -> Timing:
+    """From the last step of planning to the last verdict; the backbone is loaded before."""
+    from monitor.jobs.score import score
+
+    marks: dict[str, Timing] = {}
+
+    def watch(progress: Progress) -> None:
+        marks[progress.stage] = now()
+
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        score(config, [feed], out, progress=watch)
+    (clock, used), (began, spent) = marks["score"], marks["plan"]
+    return clock - began, used - spent
+
+
+def write_feed(path: Path, images: Sequence[bytes], labels: Sequence[str]) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    ids = [f"{number:06}" for number in range(len(images))]
+    columns = {
+        "image_id": ids,
+        "captured_at": pa.array(range(len(images)), pa.timestamp("us", "UTC")),
+        "source_id": ["camera"] * len(images),
+        "image": list(images),
+        "label": list(labels),
+    }
+    pq.write_table(pa.table(columns), path, row_group_size=256)
+    return path
+
+
+def fitted(args: argparse.Namespace, images: Sequence[bytes], folder: Path) -> Config:
+    """A state that knows ten made-up classes of these images; how well does not matter here."""
+    from monitor.config import load
+    from monitor.jobs.fit import fit
+
+    settings = {
+        "backbone.name": args.backbone,
+        "backbone.engine": args.runtime,
+        "backbone.precision": args.precision,
+        "state.dir": folder / "state",
+    }
+    (folder / "empty.yaml").touch()
+    overrides = [f"{key}={value}" for key, value in settings.items()]
+    config = load(folder / "empty.yaml", overrides=overrides, environ={}).config
+    classes = [f"class-{number % 10}" for number in range(len(images))]
+    fit(config, [write_feed(folder / "labelled.parquet", images, classes)])
+    return config
+
+
+def report(times: dict[str, list[Timing]], images: int) -> None:
+    print(f"{'':26}{'images/s':>10}{'images per CPU second':>24}")
+    for name, found in times.items():
+        rate, cpu = (images / statistics.median(column) for column in zip(*found, strict=True))
+        print(f"{name:26}{rate:10.1f}{cpu:24.1f}")
+
+    def ratio(ours: str, other: str, column: int) -> float:
+        """How many times the one is faster than the other, turn by turn."""
+        pairs = zip(times[other], times[ours], strict=True)
+        return statistics.median(theirs[column] / mine[column] for theirs, mine in pairs)
+
+    for ours in (EMBEDDING, SCORING):
+        for other in (ENGINE, *(name for name in times if name.startswith("plain"))):
+            clock, cpu = ratio(ours, other, 0), ratio(ours, other, 1)
+            print(f"{ours} against {other}: {clock:.2f} by the clock, {cpu:.2f} by CPU time")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--backbone", default="embedded")
+    parser.add_argument("--runtime", default="auto")
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--data", type=Path, help="Parquet file with a column 'image'")
+    parser.add_argument("--frame", type=int, help="make them JPEGs of so many pixels a side")
+    parser.add_argument("--images", type=int, default=256, help="images in each turn")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--serve-plain", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def warn_of_neighbours() -> None:
+    from monitor.feed.engine import available_threads
+
     load, threads = os.getloadavg()[0], available_threads()
     # Our own work accounts for as many as there are threads.
     if threads > 1 and load > threads + 1:
         print(
             f"NOT TO BE TRUSTED: load {load:.1f} with {threads} threads; see the top of this file"
         )
-    print(f"{'':26}{'images/s':>10}{'images per CPU second':>24}")
-    for name, found in times.items():
-        rate, cpu = (len(images) / statistics.median(column) for column in zip(*found, strict=True))
-        print(f"{name:26}{rate:10.1f}{cpu:24.1f}")
 
-    def ratio(slow: str, column: int) -> float:
-        """How many times the last way is faster than another, turn by turn."""
-        pairs = zip(times[slow], times["decode and engine"], strict=True)
-        return statistics.median(other[column] / ours[column] for other, ours in pairs)
 
-    for name in list(times)[:-1]:
-        print(f"decode and engine against {name}: {ratio(name, 0):.2f} by the clock, ", end="")
-        print(f"{ratio(name, 1):.2f} by CPU time")
+def main() -> None:
+    args = arguments()
+    if args.serve_plain:
+        serve_plain(args)
+        return
+    from monitor.jobs.parts import open_engine_of
+
+    images = encoded_images(args.data, args.frame, args.images)
+    with tempfile.TemporaryDirectory() as temporary, plain_turns() as turns:
+        config = fitted(args, images, Path(temporary))
+        with open_engine_of(config) as engine:
+            ours = our_turns(engine, config, images, Path(temporary))
+            for turn in ours.values():
+                turn()
+            turns = {**turns, **ours}
+            times: dict[str, list[Timing]] = {name: [] for name in turns}
+            for _ in range(args.rounds):
+                for name, turn in turns.items():
+                    times[name].append(turn())
+            print(f"{args.backbone} on {engine.runtime}, {engine.fingerprint.precision}, ", end="")
+            print(f"{engine.workers} workers, {len(images)} images a turn, {args.rounds} turns")
+    warn_of_neighbours()
+    report(times, len(images))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,12 @@ _PIXELS_A_REQUEST = 224 * 224
 
 _REQUESTS_A_THREAD = 2
 """One runs while the next already waits, so that no core idles while Python wakes up."""
+
+_OPENING = Lock()
+"""The first array that crosses into OpenVINO sets up its tie to numpy under a lock and the
+interpreter's; two threads that do so at once wait for each other for ever. So engines are opened
+one at a time, each up to its first answer. Processes share nothing but the cache, whose entries
+appear whole or not at all."""
 
 
 class OpenVinoEngine(Engine):
@@ -47,15 +54,14 @@ class OpenVinoEngine(Engine):
         # Enough requests in one call that the uneven end of it does not matter.
         self.batch = max(32, 2 * threads * self._share)
         self.workers = threads + 1
-        model = compiled(backbone, self._share, precision, threads, cache)
         requests = _REQUESTS_A_THREAD * threads
         self._idle: SimpleQueue[Any] = SimpleQueue()
-        for _ in range(requests):
-            self._idle.put(model.create_infer_request())
-        # The first array that crosses into OpenVINO sets up its tie to numpy under a lock and the
-        # interpreter's; two threads that do so at once wait for each other for ever.
-        size = backbone.preprocessing.size
-        self._request(np.zeros((1, size, size, 3), np.uint8))
+        with _OPENING:
+            model = compiled(backbone, self._share, precision, threads, cache)
+            for _ in range(requests):
+                self._idle.put(model.create_infer_request())
+            size = backbone.preprocessing.size
+            self._request(np.zeros((1, size, size, 3), np.uint8))
         self._pool = ThreadPoolExecutor(requests, thread_name_prefix="openvino")
 
     def _run(self, images: Images) -> Features:

@@ -187,3 +187,48 @@ def test_threads_follow_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_allocator_takes_its_settings_on_glibc() -> None:
     assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")
+
+
+_OPENS_AT_ONCE = """
+import sys, threading
+import numpy as np
+from pathlib import Path
+from monitor.feed.backbone import load_backbone
+from monitor.feed.engine import open_engine
+from monitor.feed.spec import BackboneSpec
+backbone = load_backbone(BackboneSpec("tiny"))
+images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)
+gate, found = threading.Barrier(2), []
+def opens():
+    gate.wait()
+    with open_engine(backbone, runtime="openvino", threads=1, cache=Path(sys.argv[1])) as engine:
+        found.append(engine.embed(images).tobytes().hex())
+print("ready", flush=True)
+sys.stdin.readline()
+threads = [threading.Thread(target=opens) for _ in range(2)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(*found, flush=True)
+"""
+
+
+def test_processes_and_threads_may_open_the_same_backbone_at_once(tmp_path: Path) -> None:
+    """The actors of one machine start together, and on a new machine the cache is empty."""
+    command = [sys.executable, "-c", _OPENS_AT_ONCE, str(tmp_path)]
+    children = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    told = [child.communicate(timeout=240)[0].split() for child in children]
+    assert [child.returncode for child in children] == [0, 0]
+    assert [len(features) for features in told] == [2, 2]
+    assert len({features for both in told for features in both}) == 1
+    # One translated network, and nothing half done beside it.
+    assert len(list((tmp_path / "openvino").iterdir())) == 1
