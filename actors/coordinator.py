@@ -26,10 +26,11 @@ from monitor.feed.plan import BatchSpec
 from monitor.feed.source import FeedFile, Source
 from monitor.jobs.parts import columns_of
 from monitor.novelty.fingerprint import Fingerprint
+from monitor.pipeline.deciding import GROUP, Current
 from monitor.pipeline.fencing import fenced
 from monitor.pipeline.intake import Intake
 from monitor.pipeline.judging import score_counts
-from monitor.pipeline.keeper import GROUP, Current, Job, Keeper
+from monitor.pipeline.keeper import Job, Keeper
 from monitor.store import ScoredBatch, Store, commit_batches
 from monitor.store.faults import declare, fault_point
 from monitor.store.rows import Batch, Count, Lease

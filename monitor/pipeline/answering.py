@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from monitor.novelty.detector import Detector
 from monitor.pipeline.samples import PoolSamples
 from monitor.store import Transaction
-from monitor.store.rows import Query
-from monitor.store.states import AnswerKind, ClassOrigin, QueryState
+from monitor.store.rows import Count, Query, Sample
+from monitor.store.states import AnswerKind, ClassOrigin, PoolState, QueryState
 
 #: Who answers where a column of the feed takes the place of people.
 ORACLE = "oracle"
@@ -29,6 +31,47 @@ def recorded_answers(tx: Transaction, pool_id: int, samples: PoolSamples) -> dic
             index = position[query.batch_id, query.spool_row]
             answers[index] = tx.classes.resolve(said).id if said is not None else None
     return answers
+
+
+def open_round(tx: Transaction, pool_id: int, round: int, samples: Sequence[Sample]) -> list[Query]:
+    """Ask people about these samples; from here on it is their turn."""
+    before = tx.pools.get(pool_id).asked
+    opened = tx.queries.open(pool_id, round, samples)
+    spent = tx.pools.get(pool_id).asked - before
+    tx.pools.move(pool_id, PoolState.WAITING)
+    tx.counters.add([Count("labels_spent", "", "", spent)])
+    sources = sorted({query.source_id for query in opened})
+    tx.events.append(
+        "queries.opened",
+        {
+            "pool": pool_id,
+            "round": round,
+            "count": len(opened),
+            "open": tx.queries.count_open(),
+            "sources": sources,
+        },
+        source=sources[0] if len(sources) == 1 else None,
+    )
+    return opened
+
+
+def what_answers_said(tx: Transaction, pool_id: int, round: int) -> list[Count]:
+    """How often what looked new was new: the false-novel ratio that people measured."""
+    standing = tx.answers.standing(pool_id)
+    said = Counter(
+        _SAID[standing[query.id].kind]
+        for query in tx.queries.of_pool(pool_id, round)
+        if query.id in standing and query.score_ratio > 1
+    )
+    return [Count("false_novel", "", label, number) for label, number in sorted(said.items())]
+
+
+_SAID = {
+    AnswerKind.KNOWN_CLASS: "known",
+    AnswerKind.NEW_CLASS: "new",
+    AnswerKind.CANNOT_TELL: "cannot_tell",
+    AnswerKind.BAD_IMAGE: "cannot_tell",
+}
 
 
 def suggestion(tx: Transaction, guess: str | None, detector: Detector) -> dict[str, Any]:

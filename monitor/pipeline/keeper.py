@@ -9,7 +9,6 @@ What takes long (scoring a pool again, the inner loop, rendering pictures) is ha
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,12 +16,16 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from monitor.config import Config
-from monitor.novelty.detector import Detector
 from monitor.novelty.drift_settings import DriftSettings
-from monitor.novelty.trigger import Tally
-from monitor.pipeline.answering import recorded_answers, suggestion, tell
-from monitor.pipeline.drifting import keep_drift, read_states
-from monitor.pipeline.evidence import keep_evidence, read_evidence
+from monitor.pipeline.answering import (
+    open_round,
+    recorded_answers,
+    suggestion,
+    tell,
+    what_answers_said,
+)
+from monitor.pipeline.deciding import GROUP, Current, decide, nothing_new
+from monitor.pipeline.drifting import read_states
 from monitor.pipeline.fencing import fenced
 from monitor.pipeline.learning import Ask, Conclusion, Progress
 from monitor.pipeline.looking import Looked, Past
@@ -33,7 +36,7 @@ from monitor.store import Store, Transaction
 from monitor.store.errors import WrongState
 from monitor.store.faults import declare, fault_point
 from monitor.store.rows import Count, Lease, Pool
-from monitor.store.states import AnswerKind, PoolState
+from monitor.store.states import PoolState
 from monitor.store.thumbnails import put_thumbnail
 
 declare(
@@ -52,19 +55,9 @@ declare(
     "pool.after_conclude",
 )
 
-#: The group of sources that share a detector; there is one.
-GROUP = ""
 WEEK = timedelta(days=7)
 
 Moved = Literal["idle", "moved", "working"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Current:
-    """The detector in use."""
-
-    number: int
-    detector: Detector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,48 +177,11 @@ class Keeper:
         work = (samples.features, samples.sources, samples.stats, past, settings)
         return Job("look", pool.id, current.number, work)
 
-    def _decide(self, pool_id: int, version: int, looked: Looked, current: Current) -> None:
-        """A closed pool is quiet, or people are asked; evidence and drift move with the pool."""
-        found = looked.tallies
+    def _decide(self, pool_id: int, looked: Looked, current: Current) -> None:
         fault_point("pool.before_decide")
         with self._transaction() as tx:
-            pool = tx.pools.get(pool_id)
-            keep_drift(tx, looked)
-            evidence = read_evidence(tx, GROUP, version).weighed(
-                found, current.detector.calibration
-            )
-            verdict = evidence.verdict(self._config.pools.false_alarms)
-            above = sum(tally.above for tally in found.values())
-            triggered = verdict.triggered
-            if self._config.pools.trigger == "any":
-                triggered = above > 0
-            keep_evidence(tx, GROUP, version, evidence)
-            reasons = {
-                "tallies": {s: [t.samples, t.above] for s, t in found.items()},
-                "explained_by_shift": looked.explained,
-                "strength": round(verdict.strength, 3),
-                "threshold": round(verdict.threshold, 3),
-                "sources": list(verdict.sources),
-                "expected": current.detector.calibration.exceedance,
-            }
-            if not triggered:
-                tx.pools.move(pool_id, PoolState.QUIET, evidence=reasons)
-                tx.events.append("pool.quiet", {"pool": pool_id, **reasons})
-            else:
-                budget = min(self._budget(pool.size), self._left_this_week(tx))
-                tx.pools.begin_asking(
-                    pool_id, budget=budget, detector_version=version, evidence=reasons
-                )
-                tx.events.append(
-                    "pool.triggered",
-                    {"pool": pool_id, "budget": budget, **reasons},
-                    source=verdict.sources[0] if verdict.sources else None,
-                )
+            decide(tx, pool_id, looked, current, self._config, left=self._left_this_week(tx))
         fault_point("pool.after_decide")
-
-    def _budget(self, size: int) -> int:
-        labels = self._config.labels
-        return min(max(labels.least, round(labels.budget * size)), labels.most, size)
 
     # -- asking and waiting -----------------------------------------------------------------
 
@@ -286,7 +242,7 @@ class Keeper:
                     "unanswered": missing,
                 },
             )
-            tx.counters.add(_what_answers_said(tx, pool.id, pool.round))
+            tx.counters.add(what_answers_said(tx, pool.id, pool.round))
         fault_point("pool.after_close_round")
         return True
 
@@ -314,7 +270,7 @@ class Keeper:
         elif job.kind == "look":
             # A version that was published meanwhile may explain the pool: look again.
             if job.version == current.number:
-                self._decide(job.pool_id, job.version, result, current)
+                self._decide(job.pool_id, result, current)
         else:
             self._open(job, result, current)
         return None
@@ -348,31 +304,11 @@ class Keeper:
         ]
         fault_point("pool.after_thumbnails")
         with self._transaction() as tx:
-            guesses = [suggestion(tx, guess, current.detector) for guess in ask.suggestions]
-            before = tx.pools.get(job.pool_id).asked
-            opened = tx.queries.open(
-                job.pool_id,
-                ask.round,
-                [
-                    samples.sample(index, guess, digest)
-                    for index, guess, digest in zip(ask.samples, guesses, digests, strict=True)
-                ],
-            )
-            spent = tx.pools.get(job.pool_id).asked - before
-            tx.pools.move(job.pool_id, PoolState.WAITING)
-            tx.counters.add([Count("labels_spent", "", "", spent)])
-            sources = sorted({query.source_id for query in opened})
-            tx.events.append(
-                "queries.opened",
-                {
-                    "pool": job.pool_id,
-                    "round": ask.round,
-                    "count": len(opened),
-                    "open": tx.queries.count_open(),
-                    "sources": sources,
-                },
-                source=sources[0] if len(sources) == 1 else None,
-            )
+            asked = [
+                samples.sample(index, suggestion(tx, guess, current.detector), digest)
+                for index, guess, digest in zip(ask.samples, ask.suggestions, digests, strict=True)
+            ]
+            opened = open_round(tx, job.pool_id, ask.round, asked)
             fault_point("pool.in_ask")
             if self._oracle:
                 for query, picture in zip(opened, pictures, strict=True):
@@ -385,7 +321,8 @@ class Keeper:
         if found.detector is None and found.provisional:
             self._leave_unresolved(job.pool_id, self._unanswered())
         elif found.detector is None:
-            self._nothing_new(job.pool_id, found)
+            with self._transaction() as tx:
+                nothing_new(tx, job.pool_id, found)
         elif job.version == current.number:
             samples = self._read_again(job.pool_id)
             try:
@@ -395,29 +332,6 @@ class Keeper:
                 with self._transaction() as tx:
                     tx.counters.add([Count("update_failures", "", "", 1)])
         fault_point("pool.after_conclude")
-
-    def _nothing_new(self, pool_id: int, found: Conclusion) -> None:
-        """People have looked: what the pool showed is what nothing new looks like."""
-        with self._transaction() as tx:
-            pool = tx.pools.get(pool_id)
-            assert pool.detector_version is not None
-            seen = {s: Tally(*counts) for s, counts in pool.evidence["tallies"].items()}
-            evidence = read_evidence(tx, GROUP, pool.detector_version).nothing_new(seen)
-            keep_evidence(tx, GROUP, pool.detector_version, evidence)
-            tx.pools.move(
-                pool_id,
-                PoolState.RESOLVED,
-                reason="nothing new",
-                evidence={"outcome": found.outcome, "missed": found.missed},
-            )
-            tx.events.append("pool.quiet", {"pool": pool_id, "asked": pool.asked})
-            tx.counters.add(
-                [
-                    Count("inner_loops", "", found.outcome, 1),
-                    Count("inner_loop_rounds", "", "", found.rounds),
-                    Count("inner_loop_seconds", "", "", found.seconds),
-                ]
-            )
 
     # -- helpers ----------------------------------------------------------------------------
 
@@ -431,22 +345,3 @@ class Keeper:
 
     def _transaction(self) -> AbstractContextManager[Transaction]:
         return fenced(self._store, self._lease)
-
-
-def _what_answers_said(tx: Transaction, pool_id: int, round: int) -> list[Count]:
-    """How often what looked new was new: the false-novel ratio that people measured."""
-    standing = tx.answers.standing(pool_id)
-    said = Counter(
-        _SAID[standing[query.id].kind]
-        for query in tx.queries.of_pool(pool_id, round)
-        if query.id in standing and query.score_ratio > 1
-    )
-    return [Count("false_novel", "", label, number) for label, number in sorted(said.items())]
-
-
-_SAID = {
-    AnswerKind.KNOWN_CLASS: "known",
-    AnswerKind.NEW_CLASS: "new",
-    AnswerKind.CANNOT_TELL: "cannot_tell",
-    AnswerKind.BAD_IMAGE: "cannot_tell",
-}
