@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from actors.coordinator import Coordinator, Listener, Told
+from actors.coordinator import Coordinator
 from actors.crew import Crew, InlineCrew
 from actors.embedder import EngineFactory
 from actors.holding import hold, renewing
 from actors.housekeeping import Housekeeper, Observer
 from actors.suspicion import begin_run, end_run
+from actors.telling import Listener, Told
 from monitor.config import Config
 from monitor.jobs.parts import current_version, open_engine_of, open_existing_store
 from monitor.store import Store, recover

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from monitor.store.rows import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Something that happened, for whoever watches."""
+
+    kind: str
+    text: str
+
+
+Listener = Callable[[Told], None]
 
 
 def sentence(event: Event) -> str | None:

@@ -37,10 +37,10 @@ def run(
     Runs until it is stopped (SIGTERM, Ctrl-C), finishes what is in flight, and goes on from
     there the next time. Whatever dies meanwhile, every image gets exactly one verdict.
     """
-    from actors.coordinator import Told
     from actors.run import Summary
     from actors.run import run as run_monitor
     from actors.services import services
+    from actors.telling import Told
 
     config = loaded.config
     if oracle_column is not None:

@@ -1,0 +1,234 @@
+"""From the feed to embedded batches: listing, planning, handing out, and what can fail there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from actors.crew import Crew, Done
+from actors.flights import Flight, Flights, Stage
+from actors.telling import Listener, Told
+from monitor.config import Config
+from monitor.feed.errors import FeedError, SourceUnavailable
+from monitor.feed.plan import BatchSpec
+from monitor.feed.source import FeedFile, Source
+from monitor.jobs.parts import columns_of
+from monitor.novelty.fingerprint import Fingerprint
+from monitor.pipeline.fencing import fenced
+from monitor.pipeline.intake import Intake
+from monitor.store import Store
+from monitor.store.faults import declare, fault_point
+from monitor.store.rows import Batch, Count, Lease
+
+declare("coordinator.before_quarantine", "coordinator.after_quarantine")
+
+#: A look at the feed takes at most this share of the time.
+LISTING_SHARE = 0.1
+#: A storage that did not answer is tried again after this time.
+PATIENCE_SECONDS = 5.0
+
+
+class Feeder:
+    """Keeps embedders busy with the next batches of the ledger.
+
+    With ``once`` the feed is listed a single time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: Config,
+        crew: Crew,
+        lease: Lease,
+        fingerprint: Fingerprint,
+        *,
+        once: bool,
+        listener: Listener,
+    ) -> None:
+        self._store, self._config, self._crew, self._lease = store, config, crew, lease
+        self._once = once
+        self._listener = listener
+        self._source = Source.at(config.feed.path)
+        self._intake = Intake(
+            store,
+            self._source,
+            columns_of(config),
+            rows=rows_per_batch(config, fingerprint),
+            lease=lease,
+        )
+        self.flights = Flights()
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="listing")
+        self._listing: Future[tuple[tuple[FeedFile, ...], float]] | None = None
+        self._listed_at = -float("inf")
+        self._listing_pause = 0.0
+        self._has_listed = False
+        self._may_have_new_files = False
+
+    @property
+    def unfinished(self) -> int:
+        """Files that somebody still seems to write."""
+        return self._intake.unfinished
+
+    def is_drained(self) -> bool:
+        """Whether everything that the one listing showed has been dealt with."""
+        if not self._has_listed or len(self.flights):
+            return False
+        return not (self._intake.plan(final=True).batches or self._next_pending(1))
+
+    def close(self) -> None:
+        self._background.shutdown(wait=False, cancel_futures=True)
+
+    # -- the feed ---------------------------------------------------------------------------
+
+    def take_in(self) -> None:
+        """Look at the feed now and then, in the background; enter and plan what is new."""
+        if self._listing is not None and self._listing.done():
+            self._take_listing(self._listing)
+            self._listing = None
+        now = time.monotonic()
+        due = not (self._once and self._has_listed)
+        if self._listing is None and due and now - self._listed_at >= self._listing_pause:
+            self._listed_at = now
+            self._listing = self._background.submit(_timed, self._source.list)
+        if self._may_have_new_files and not self._has_backlog():
+            taken = self._intake.plan()
+            self._may_have_new_files = bool(taken.batches or taken.problems)
+            for problem in taken.problems:
+                self._tell("file.quarantined", problem)
+
+    def _take_listing(self, listing: Future[tuple[tuple[FeedFile, ...], float]]) -> None:
+        pause = self._config.run.poll_seconds
+        try:
+            files, seconds = listing.result()
+        except SourceUnavailable as error:
+            self._tell("feed.unavailable", str(error))
+            self._listing_pause = max(pause, PATIENCE_SECONDS)
+            return
+        self._listing_pause = max(pause, seconds / LISTING_SHARE)
+        for problem in self._intake.register(files).problems:
+            self._tell("file.changed", problem)
+        self._has_listed = self._may_have_new_files = True
+
+    def _has_backlog(self) -> bool:
+        """Whether enough batches are planned to keep everybody busy for a while."""
+        window = self._window()
+        return len(self._next_pending(window)) >= window
+
+    def _next_pending(self, limit: int) -> list[Batch]:
+        """The next batches that nobody has in hand, in the order of the ledger."""
+        with self._store.reading() as tx:
+            found = tx.batches.pending(limit + len(self.flights))
+        return [batch for batch in found if self.flights.get(batch.id) is None][:limit]
+
+    def _window(self) -> int:
+        """Batches under way at most: twice what embedders take, so that none ever waits."""
+        return 2 * self._crew.capacity("embedder") + 2
+
+    # -- embedding --------------------------------------------------------------------------
+
+    def hand_out(self) -> None:
+        free = self._window() - len(self.flights)
+        if free > 0 and self._has_listed:
+            self._fill(free)
+        for flight in self.flights.at(Stage.WAITING):
+            if self._crew.room("embedder") < 1 or not self._may_start(flight):
+                break
+            if flight.is_suspect:
+                # Durable before the work: should it take this process along, it is known.
+                with fenced(self._store, self._lease) as tx:
+                    tx.batches.start([flight.batch.id])
+            flight.stage = Stage.EMBEDDING
+            self._crew.submit("embedder", flight.batch.id, "embed", flight.spec)
+
+    def _fill(self, free: int) -> None:
+        batches = self._next_pending(free)
+        if not batches:
+            return
+        with self._store.reading() as tx:
+            files = {i: tx.files.get(i) for i in {b.file_id for b in batches}}
+        for batch in batches:
+            file = files[batch.file_id]
+            spec = BatchSpec(
+                FeedFile(file.path, file.size, file.mtime_ns), batch.first_row, batch.rows
+            )
+            flight = Flight(batch, spec, deaths=batch.tries)
+            if flight.deaths >= self._config.run.tries:
+                self._quarantine(flight, "it was in work each time that a worker was lost")
+            else:
+                self.flights.add(flight)
+
+    def _may_start(self, flight: Flight) -> bool:
+        """Suspects run alone, so that the innocent beside them are not blamed."""
+        if time.monotonic() < flight.not_before:
+            return False
+        running = self.flights.at(Stage.EMBEDDING)
+        return not running if flight.is_suspect else not any(f.is_suspect for f in running)
+
+    def receive(self, flight: Flight, done: Done) -> None:
+        if done.error is None:
+            _, flight.handle = done.value
+            flight.stage = Stage.EMBEDDED
+            return
+        flight.back_to(Stage.WAITING)
+        if isinstance(done.error, SourceUnavailable):
+            flight.not_before = time.monotonic() + PATIENCE_SECONDS
+            self._tell("feed.unavailable", str(done.error))
+        elif isinstance(done.error, FeedError):
+            self._quarantine_file(flight, str(done.error))
+        else:
+            self.blame(flight, done.error)
+
+    def blame(self, flight: Flight, error: BaseException) -> None:
+        """One more failure that this batch may have caused; too many, and it is set aside."""
+        was_suspect = flight.is_suspect
+        flight.deaths += 1
+        if flight.deaths >= self._config.run.tries:
+            self._quarantine(flight, f"failed {flight.deaths} times, at last with: {error}")
+        elif not was_suspect:
+            with fenced(self._store, self._lease) as tx:
+                tx.batches.start([flight.batch.id])
+
+    def _quarantine(self, flight: Flight, reason: str) -> None:
+        fault_point("coordinator.before_quarantine")
+        with fenced(self._store, self._lease) as tx:
+            tx.batches.quarantine(flight.batch.id, reason)
+            place = {
+                "file": flight.spec.file.path,
+                "first_row": flight.spec.first_row,
+                "rows": flight.spec.rows,
+            }
+            tx.events.append("batch.quarantined", {**place, "reason": reason})
+            tx.counters.add([Count("batches", "", "quarantined", 1)])
+        fault_point("coordinator.after_quarantine")
+        self.flights.remove(flight.batch.id)
+        self._tell(
+            "batch.quarantined",
+            f"{flight.spec.file.path}, rows {flight.spec.first_row} to "
+            f"{flight.spec.end_row - 1}: set aside, {reason}",
+        )
+
+    def _quarantine_file(self, flight: Flight, reason: str) -> None:
+        with fenced(self._store, self._lease) as tx:
+            tx.files.quarantine(flight.batch.file_id, reason)
+            path = flight.spec.file.path
+            tx.events.append("file.quarantined", {"file": path, "reason": reason})
+        self.flights.remove_file(flight.batch.file_id)
+        self._tell("file.quarantined", reason)
+
+    def _tell(self, kind: str, text: str) -> None:
+        self._listener(Told(kind, text))
+
+
+def rows_per_batch(config: Config, fingerprint: Fingerprint) -> int:
+    """As configured, else by what computes: half a second's work of a core, or of a GPU."""
+    if config.feed.batch_rows is not None:
+        return config.feed.batch_rows
+    return 256 if fingerprint.precision == "float16" else 32
+
+
+def _timed(
+    work: Callable[[], tuple[FeedFile, ...]],
+) -> tuple[tuple[FeedFile, ...], float]:
+    began = time.monotonic()
+    return work(), time.monotonic() - began
