@@ -7,32 +7,30 @@ from scipy.stats import betabinom
 
 from monitor.novelty.answers import Answers
 from monitor.novelty.arrays import Floats, Ints
-from monitor.novelty.clusters import weighted_medoids
 from monitor.novelty.detector import Detector
 from monitor.novelty.graph import PoolGraph, Space
 from monitor.novelty.pool_score import KnownOnly, TwoOpinions
 from monitor.novelty.rounds import AT_THE_END, Conclusion, PseudoLabel, Step
 
-# Dimensions for choosing what to ask: fewer than for neighbours, k-means blurs in many.
-_CLUSTER_DIMENSIONS = 50
 # How sharply covered and uncovered samples are told apart, per standard deviation of both.
 _STEEPNESS = 1.5
-# How much more a sample counts among questions with each standard deviation that it is less
-# covered, and from where on it makes no more difference.
+# How much more a sample counts among questions with each standard deviation that it looks newer,
+# and from where on it makes no more difference.
 _CONTRAST, _EXTREME = 2.0, 3.5
 # Being covered or not is evidence, never proof: it moves the odds by at most nine to one.
 _LEAST_EVIDENCE = 0.1
 # How unlikely an excess above T_inner must be to keep the loop asking although nobody has
 # named anything new yet.
 _SIGNIFICANT = 0.01
-# The round before which a pool is not called quiet: two rounds of peaks have been asked by then.
-_QUIET_FROM = 2
-# Weight of samples whose label is certain: not zero, so that k-means still sees them.
-_CERTAIN = 1e-6
+# Keeps the logarithm of an FRE of zero finite.
+_TINY = 1e-12
+# The round from which questions go wherever nobody has looked, if something new is known: a class
+# that looks like a known one is found by no other means.
+_EVERYWHERE_FROM = 2
 
 
 class GraphLabeller:
-    """Asks where the pool looks new, then where labels meet, and lets answers spread."""
+    """Asks where the pool looks new, then where nobody has looked, and lets answers spread."""
 
     def __init__(self, detector: Detector, pool: Floats, rng: np.random.Generator) -> None:
         self._detector, self._pool, self._rng = detector, pool, rng
@@ -41,11 +39,11 @@ class GraphLabeller:
         self._space = Space.of(pool, reserve, self._held, self._settings)
         self._points = self._space.place(np.concatenate([pool, reserve]))
         self._graph = PoolGraph.of(self._points, self._settings.neighbours)
-        self._plane = self._points[: len(pool), :_CLUSTER_DIMENSIONS]
         self._above = int((detector.s0(pool) > detector.calibration.t_inner).sum())
-        away = self._away()
-        self._novelty: np.ndarray = np.exp(_CONTRAST * np.clip(away, -_EXTREME, _EXTREME))
-        level = away + self._unreached()
+        away, unlike, unreached = self._away(), self._unlike(), self._unreached()
+        look = _standard(away + unlike + unreached)
+        self._novelty: np.ndarray = np.exp(_CONTRAST * np.clip(look, -_EXTREME, _EXTREME))
+        level = away + unreached
         self._new = 1 / (1 + np.exp(-_STEEPNESS * (level - _two_groups(level))))
         self._shares: np.ndarray | None = None
         self._names: list[str] = []
@@ -63,11 +61,25 @@ class GraphLabeller:
         away = -(_unit(self._points) @ directions.T).max(axis=1)
         return _standard(self._graph.smoothed(away)[: len(self._pool)])
 
+    def _unlike(self) -> np.ndarray:
+        """Per sample, how much larger S⁰ is around it than on held-out samples, standardised.
+
+        Held-out samples of the nearest class, that is: classes differ in their spread, and what
+        is much for one is common in another.
+        """
+        errors = self._detector.fre(np.concatenate([self._pool, self._detector.reserve()[0]]))
+        nearest, logs = errors.argmin(axis=1), np.log(errors.min(axis=1) + _TINY)
+        held = logs[len(self._pool) :]
+        usual = np.full(errors.shape[1], held.mean())
+        for index in np.unique(self._held):
+            usual[index] = held[self._held == index].mean()
+        return _standard(self._graph.smoothed(logs - usual[nearest])[: len(self._pool)])
+
     def _unreached(self) -> np.ndarray:
         """Per sample, how few held-out known samples lie in its neighbourhood, standardised.
 
         Sharper than distance where much of a pool is new; where little is, it says mostly how
-        common a known class is, so it weighs evidence but does not choose the first questions.
+        common a known class is.
         """
         held = np.zeros(len(self._points))
         held[len(self._pool) :] = 1.0
@@ -77,7 +89,7 @@ class GraphLabeller:
         t_inner = self._detector.calibration.t_inner
         if number > 0:
             self._propagate(answers)
-            if number >= _QUIET_FROM and self._quiet(answers):
+            if self._quiet(answers):
                 return Step(np.empty(0, np.intp), self._above, t_inner, done=True)
         ask = self._choose(number, answers, count)
         return Step(ask, self._above, t_inner, done=ask.size == 0)
@@ -100,27 +112,9 @@ class GraphLabeller:
             order = np.argsort(-self._new_share(), kind="stable")
             chosen: Ints = order[free[order]][:count]
             return chosen
-        if not answers.new_names:
-            return self._graph.peaks(self._novelty, count, asked=answers.asked)
-        weights = self._settings.floor + (1 - self._settings.floor) * self._new
-        weights = np.where(free, weights * self._doubt(), _CERTAIN)
-        return weighted_medoids(
-            self._plane,
-            weights,
-            count,
-            allowed=free,
-            rng=self._rng,
-            # What has been answered keeps clusters of its own, so that the questions left
-            # go where nobody has looked.
-            clusters=len(answers) + count,
-        )
-
-    def _doubt(self) -> np.ndarray:
-        """One minus the lead of the likeliest class, squared: large where labels meet."""
-        assert self._shares is not None
-        best = np.sort(self._shares[: len(self._pool)], axis=1)[:, -2:]
-        doubt: np.ndarray = (1 - (best[:, -1] - best[:, -2])) ** 2 + _CERTAIN
-        return doubt
+        everywhere = answers.new_names and number >= _EVERYWHERE_FROM
+        weights = np.ones(len(free)) if everywhere else self._novelty
+        return self._graph.peaks(weights, count, asked=answers.asked)
 
     def _new_share(self) -> np.ndarray:
         if self._shares is None:
@@ -168,20 +162,25 @@ class GraphLabeller:
         first = len(self._detector.classes)
         pseudo: list[PseudoLabel] = []
         groups = []
-        for index, (name, told) in enumerate(answers.new().items()):
+        for index, (name, named) in enumerate(answers.new().items()):
             members = np.flatnonzero(free & (best == first + index))
             members = members[np.argsort(-sure[members], kind="stable")]
             kept = members[: int(np.ceil(self._settings.keep * len(members)))]
             if not self._settings.pseudo_labels:
                 kept = kept[:0]
             pseudo += [PseudoLabel(int(i), name, float(sure[i]), AT_THE_END) for i in kept]
-            groups.append(self._pool[np.concatenate([np.asarray(told, np.intp), kept])])
+            groups.append(self._pool[np.concatenate([np.asarray(named, np.intp), kept])])
         # Of the known classes, only held-out samples and people's answers teach the score: a new
         # sample mistaken for a known one would teach it the opposite.
-        said = answers.known()
-        rows = np.fromiter(said, np.intp, len(said))
-        known = (self._pool[rows], np.fromiter(said.values(), np.intp, len(said)))
-        score = TwoOpinions.fit(self._detector, self._space, groups, known, self._settings)
+        lessons = np.zeros(shares.shape)
+        if self._settings.pseudo_labels:
+            guessed = answers.unasked(len(shares))
+            lessons[guessed, first:] = shares[guessed, first:]
+        told = list(answers.told)
+        lessons[told] = shares[told]
+        score = TwoOpinions.fit(
+            self._detector, self._space, groups, (self._pool, lessons), self._settings
+        )
         return Conclusion(score, tuple(pseudo))
 
 

@@ -183,11 +183,12 @@ def _labeller(detector: Detector, pool: Floats, seed: int) -> Labeller:
 def _spending(budget: int, settings: Settings) -> list[int]:
     """How many questions each round may ask.
 
-    The share meant for finding classes comes in three parts, a third, a sixth and a half, so
-    that a pool with nothing new costs no more than the first two; the rest follows evenly.
+    The share meant for finding classes comes in three parts: a third, or what is enough to call
+    a pool quiet, so that one with nothing new stays cheap; up to a half; and the other half.
+    The rest follows evenly.
 
-    >>> _spending(40, Settings(first_share=1.0))
-    [14, 6, 20]
+    >>> _spending(15, Settings()), _spending(40, Settings())
+    ([5, 3, 7], [14, 6, 20])
     >>> _spending(40, Settings(first_share=0.5, rounds=4, one_shot=True))
     [20, 5, 5, 5, 5]
     """
@@ -195,7 +196,8 @@ def _spending(budget: int, settings: Settings) -> list[int]:
     parts = [first]
     if not settings.one_shot:
         third, half = int(np.ceil(first / 3)), int(np.ceil(first / 2))
-        parts = [third, half - third, first - half]
+        begin = min(third, settings.quiet_labels)
+        parts = [begin, half - begin, first - half]
     rest = budget - first
     parts += [len(p) for p in np.array_split(np.arange(rest), settings.rounds)] if rest else []
     return [p for p in parts if p]

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.arrays import Floats
 from monitor.novelty.bank import SubspaceBank
-from monitor.novelty.detector import Calibration, Detector
+from monitor.novelty.detector import Calibration, Detector, KnownClass
 from monitor.novelty.graph import Space
 from monitor.novelty.settings import Settings
 from monitor.novelty.subspace import Subspace
@@ -72,16 +72,25 @@ class SecondOpinion:
 
     @classmethod
     def fit(
-        cls, space: Space, points: Floats, classes: Ints, count: int, known: int
+        cls, space: Space, points: Floats, shares: np.ndarray, known: Sequence[KnownClass]
     ) -> SecondOpinion:
-        """From points placed in ``space``; classes are numbered, the known ones first."""
-        sizes = np.bincount(classes, minlength=count).astype(np.float64)
-        sums = np.zeros((count, points.shape[1]))
-        np.add.at(sums, classes, points)
-        present = sizes > 0
-        means = sums[present] / sizes[present, None]
-        scatter = points.T.astype(np.float64) @ points - (means.T * sizes[present]) @ means
-        covariance = scatter / len(points)
+        """From points in ``space`` and the share that each class has in each, known ones first.
+
+        A share below one lets a doubtful sample teach a little. The known classes bring the means
+        that they were fitted with, which rest on many more samples than are held out.
+        """
+        sums, sizes = shares.T @ points, shares.sum(axis=0)
+        counts = np.zeros(len(sizes))
+        centres = np.zeros_like(sums)
+        for index, one in enumerate(known):
+            counts[index] = sum(mode.count for mode in one.modes)
+            total = sum(mode.count * mode.mean.astype(np.float64) for mode in one.modes)
+            centres[index] = space.place((total / counts[index])[None])[0]
+        means = (sums + counts[:, None] * centres) / (sizes + counts)[:, None]
+        weighed = points * shares.sum(axis=1)[:, None]
+        across = means.T @ sums
+        scatter = weighed.T @ points - across - across.T + (means.T * sizes) @ means
+        covariance = scatter / sizes.sum()
         width = len(covariance)
         even = np.trace(covariance) / width
         covariance = (1 - _SHRINKAGE) * covariance + _SHRINKAGE * (even or 1.0) * np.eye(width)
@@ -91,7 +100,7 @@ class SecondOpinion:
         return cls(
             weights.astype(np.float32),
             (bias - space.offset @ weights).astype(np.float32),
-            int(present[:known].sum()),
+            len(known),
         )
 
     def __call__(self, features: Floats) -> np.ndarray:
@@ -132,30 +141,23 @@ class TwoOpinions:
         detector: Detector,
         space: Space,
         groups: Sequence[Floats],
-        known: tuple[Floats, Ints],
+        lessons: tuple[Floats, np.ndarray],
         settings: Settings,
     ) -> TwoOpinions:
-        """From the samples of each new class and, of the known ones, what people pointed out.
+        """From the samples of each new class, and samples with the share of each class in them.
 
         The discriminant has seen the held-out samples, so its scale and T_inner come from two
         half-fits, each judged on the half that it has not seen.
         """
         bank = SubspaceBank([Subspace.fit(g, variance=settings.variance) for g in groups])
         reserve, held = detector.reserve()
-        first = len(detector.classes)
-        new = np.repeat(np.arange(first, first + len(groups)), [len(g) for g in groups])
-        points = space.place(np.concatenate([known[0], *groups]))
-        labels = np.concatenate([known[1], new])
-        placed = space.place(reserve)
+        taught = lessons[1].sum(axis=1) > 0
+        placed = space.place(np.concatenate([reserve, lessons[0][taught]])).astype(np.float64)
+        shares = np.concatenate([np.eye(lessons[1].shape[1])[held], lessons[1][taught]])
 
         def opinion(rows: np.ndarray) -> SecondOpinion:
-            return SecondOpinion.fit(
-                space,
-                np.concatenate([placed[rows], points]),
-                np.concatenate([held[rows], labels]),
-                first + len(groups),
-                first,
-            )
+            chosen = np.concatenate([rows, np.ones(len(placed) - len(rows), dtype=bool)])
+            return SecondOpinion.fit(space, placed[chosen], shares[chosen], detector.classes)
 
         everyone = np.ones(len(reserve), dtype=bool)
         even = np.arange(len(reserve)) % 2 == 0

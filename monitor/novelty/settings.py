@@ -54,9 +54,8 @@ class Settings:
     propagation: float = 0.8  # how far a label travels from neighbour to neighbour
     confidence: float = 0.3  # share of a sample's label mass that its class must have
     keep: float = 0.9  # share of a class's pseudo-labels that is kept, the surest first
-    floor: float = 0.05  # weight, among first questions, of what looks known
     # When to believe that nothing is new.
-    quiet_labels: int = 8  # answers, none of them new, after which the loop stops
+    quiet_labels: int = 16  # answers, none of them new, after which the loop stops
 
     def __post_init__(self) -> None:
         for name, values in (("labeller", Labeller), ("query", Query)):
@@ -115,7 +114,6 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("propagation", 0.0, 0.999),
     ("confidence", 0.0, 1.0),
     ("keep", 0.01, 1.0),
-    ("floor", 0.0, 1.0),
     ("quiet_labels", 1, 10**9),
 )
 
