@@ -8,12 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
-from timm.data.config import resolve_model_data_config
 from torch import Tensor, nn
 
-from monitor.feed import pretrained
 from monitor.feed.backbone_errors import LayersUnavailable, UnknownBackbone, WeightsChanged
 from monitor.feed.cache import cache_root
 from monitor.feed.images import Decoding
@@ -115,6 +112,8 @@ def load_backbone(spec: BackboneSpec, *, cache: Path | None = None) -> Backbone:
 
 def nearest_names(name: str) -> list[str]:
     """Names that somebody who typed this one may have meant."""
+    import timm
+
     return difflib.get_close_matches(name, [*NAMED, *timm.list_models()], n=3, cutoff=0.5)
 
 
@@ -124,6 +123,13 @@ def _tiny() -> tuple[nn.Module, Preprocessing]:
 
 
 def _from_timm(spec: BackboneSpec, cache: Path) -> tuple[nn.Module, Preprocessing]:
+    # Here rather than above: timm takes longer to import than torch itself, and what goes on
+    # without it (the tiny backbone, features computed elsewhere) should not wait for it.
+    import timm
+    from timm.data.config import resolve_model_data_config
+
+    from monitor.feed import pretrained
+
     architecture = _ARCHITECTURES.get(spec.name, spec.name)
     if not architecture.startswith("hf-hub:") and not timm.is_model(architecture):
         near = ", ".join(nearest_names(spec.name))
@@ -153,6 +159,8 @@ def _from_timm(spec: BackboneSpec, cache: Path) -> tuple[nn.Module, Preprocessin
 
 
 def _create(architecture: str) -> nn.Module:
+    import timm
+
     network: nn.Module = timm.create_model(architecture, pretrained=False, num_classes=0)
     return network
 
