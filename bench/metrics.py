@@ -50,7 +50,7 @@ def scrape(store: Store, sources: int) -> None:
             tx.counters.add([Count("images", name, o, 1e6) for o in ("known", "novel", "rejected")])
             tx.counters.add([Count("rejected", name, reason, 12) for reason in REASONS])
             tx.notes.set("source", name, {"last_captured_at": now, "last_commit_at": now})
-            tx.notes.set("drift", name, {"strength": 0.3, "drifting": False})
+            tx.notes.set("drift", name, {"verdict": {"level": 0.3, "strength": 0.1}})
     exporter_module.CACHE_SECONDS = 0.0  # every scrape is a fresh look
     with Exporter(store, Metrics(port=0, sources_most=sources)) as exporter:
         assert exporter.url is not None

@@ -90,6 +90,7 @@ def _strongest(drifts: Sequence[Drift]) -> Drift | None:
         return None
     since: list[datetime] = [drift.since for drift in drifts if drift.active and drift.since]
     return Drift(
+        level=max(drift.level for drift in drifts),
         strength=max(drift.strength for drift in drifts),
         active=any(drift.active for drift in drifts),
         since=min(since, default=None),

@@ -178,7 +178,13 @@ def _by_source(sources: Sequence[Source], now: datetime) -> Iterator[Family]:
     )
     yield gauge(
         "drift_score",
-        "How far the known classes of a source have moved; above 1 counts as drift.",
+        "Evidence that the known classes of a source have moved; from 1 on it is reported.",
+        ("source",),
+        {(s.name,): s.drift.level for s in sources if s.drift},
+    )
+    yield gauge(
+        "drift_strength",
+        "How far the known classes of a source have moved; 1 is the spread within a class.",
         ("source",),
         {(s.name,): s.drift.strength for s in sources if s.drift},
     )

@@ -227,17 +227,18 @@ def _sources(seen: _Seen) -> Iterator[Source]:
 
 
 def _drift(note: Any) -> Drift | None:
-    found = _mapping(note)
-    strength = found.get("strength")
-    if not isinstance(strength, int | float):
+    verdict = _mapping(_mapping(note).get("verdict"))
+    level, strength = verdict.get("level"), verdict.get("strength")
+    if not isinstance(level, int | float) or not isinstance(strength, int | float):
         return None
-    since = _moment(found.get("since"))
-    words = found.get("words")
+    since, words = verdict.get("since"), verdict.get("words")
     return Drift(
+        level=float(level),
         strength=float(strength),
-        active=bool(found.get("drifting", since is not None)),
-        since=since,
-        words=", ".join(map(str, words)) if isinstance(words, list) else words,
+        active=bool(verdict.get("shifted")),
+        learning=int(verdict.get("learning") or 0),
+        since=datetime.fromtimestamp(since, UTC) if isinstance(since, int | float) else None,
+        words=", ".join(map(str, words)) if isinstance(words, list) and words else None,
     )
 
 

@@ -83,7 +83,9 @@ def to_dict(truth: Truth) -> dict[str, Any]:
         "webhooks": dict(truth.webhooks),
         "drift": {
             source.name: {
+                "level": source.drift.level,
                 "strength": source.drift.strength,
+                "learning": source.drift.learning,
                 "active": source.drift.active,
                 "since": _iso(source.drift.since),
                 "words": source.drift.words,

@@ -59,10 +59,17 @@ class InUse:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far the known classes of a source have moved, and since when that counts as drift."""
+    """Whether the known classes of a source have moved: the evidence, how far, and since when.
 
-    strength: float
+    ``level`` reaches 1 where drift is reported; ``strength`` is the length of the shift, where 1
+    is the spread within a class. While ``learning`` pools are still needed to know what is normal
+    for the source, nothing is reported.
+    """
+
+    level: float
+    strength: float = 0.0
     active: bool = False
+    learning: int = 0
     since: datetime | None = None
     words: str | None = None
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
+from monitor.novelty.drift import DriftVerdict
 from monitor.store import NewClass, Occurrence, ScoredBatch, Store, Update, commit_batch
 from monitor.store import commit_version as publish
 from monitor.store.files import REJECTED, VERDICTS, table
@@ -235,13 +236,23 @@ def discover(store: Store, queries: Sequence[Query], *, name: str = "dune") -> V
     )
 
 
-def drifts(store: Store, source: str, strength: float, *, since: datetime | None = None) -> None:
+def drifts(store: Store, source: str, level: float) -> None:
+    """One more pool said how the known classes of a source look; from 1 on that is drift."""
     with store.transaction() as tx:
-        since = since or tx.now
-        state = {"strength": strength, "drifting": strength > 1, "words": ["darker", "blurred"]}
-        tx.notes.set("drift", source, {**state, "since": since.isoformat()})
-        if strength > 1:
-            tx.events.append("drift.detected", {**state, "since": since.isoformat()}, source=source)
+        verdict = DriftVerdict(
+            source=source,
+            shifted=level >= 1,
+            started=level >= 1,
+            ended=False,
+            strength=level / 4,
+            level=level,
+            since=tx.now.timestamp() if level >= 1 else None,
+            words=("darker", "blurred") if level >= 1 else (),
+            learning=0,
+        ).to_json()
+        tx.notes.set("drift", source, {"state": {}, "verdict": verdict})
+        if level >= 1:
+            tx.events.append("drift.detected", verdict, source=source)
 
 
 def trouble(store: Store) -> None:

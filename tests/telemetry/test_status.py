@@ -44,10 +44,12 @@ def test_json_for_programs(state: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert found["labels"]["spent"] == 9
     assert found["discoveries"][0]["source"] == "cam-2"
     assert found["drift"]["cam-1"] == {
-        "strength": 0.2,
+        "level": 0.2,
+        "strength": 0.05,
+        "learning": 0,
         "active": False,
-        "since": found["drift"]["cam-1"]["since"],
-        "words": "darker, blurred",
+        "since": None,
+        "words": None,
     }
 
 
@@ -75,7 +77,7 @@ def test_drift_is_said_in_words_only_while_it_lasts(store: Store, clock: Clock) 
     assert "Drift" not in describe(TruthReader(store).read())
     feeding.drifts(store, "cam-1", 3.0)
     clock.advance(hours=3)
-    line = "Drift: cam-1 for 3 h, strength 3.00 (darker, blurred)."
+    line = "Drift: cam-1 for 3 h, strength 0.75 (darker, blurred)."
     assert line in describe(TruthReader(store).read())
 
 

@@ -99,7 +99,7 @@ def test_notes_of_another_make_do_no_harm(store: Store) -> None:
     with store.transaction() as tx:
         tx.notes.set("monitor", "coordinator", ["not", "a", "mapping"])
         tx.notes.set("source", "cam-1", {"last_captured_at": "yesterday"})
-        tx.notes.set("drift", "cam-1", {"strength": "much"})
+        tx.notes.set("drift", "cam-1", {"verdict": {"level": "much"}})
     (source,) = TruthReader(store).read().sources
     assert source.last_captured_at is None
     assert source.drift is None

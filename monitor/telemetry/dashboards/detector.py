@@ -106,14 +106,25 @@ def _scores() -> tuple[Panel, ...]:
             "Share of judged images above T_inner over an hour, and the share that calibration "
             "predicts when nothing is new.",
             [Query(f"{above} / {judged}", "seen"), Query(f"{expected} / {judged}", "expected")],
+            width=8,
             unit="percentunit",
         ),
         Panel(
-            "Drift of known classes",
+            "Evidence of drift",
             "timeseries",
-            "How far the known classes of each source have moved; from 1 on it counts as drift.",
+            "Evidence that the known classes of a source look different than usual, pool by pool; "
+            "from 1 on it is reported.",
             [Query(f"max by (source) (conclad_drift_score{{{SOURCE}}})", "{{source}}")],
+            width=8,
             steps=((None, "text"), (1, "orange")),
+        ),
+        Panel(
+            "How far known classes have moved",
+            "timeseries",
+            "Length of the shift, where 1 is the spread within a class. Strong and reported: look "
+            "at the camera.",
+            [Query(f"max by (source) (conclad_drift_strength{{{SOURCE}}})", "{{source}}")],
+            width=8,
         ),
     )
 
