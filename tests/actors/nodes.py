@@ -1,0 +1,68 @@
+"""A Ray cluster of several nodes on this machine, for drivers in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+#: Enough for the features of a few small batches.
+MEMORY = 100 << 20
+
+
+class Nodes:
+    """A head that computes nothing by default, and nodes that come and go."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    def raylets(self) -> set[int]:
+        """The processes whose children are the workers."""
+        cluster = self._cluster
+        found = (node.all_processes.get("raylet", ()) for node in cluster.list_all_nodes())
+        return {info.process.pid for infos in found for info in infos}
+
+    def add(self, **resources: float) -> Any:
+        """A node with some resources of its own, and no CPU to speak of."""
+        return self._cluster.add_node(
+            num_cpus=0, object_store_memory=MEMORY, resources=resources, include_dashboard=False
+        )
+
+    def remove(self, node: Any) -> None:
+        """Gone at once, as if its power had failed."""
+        self._cluster.remove_node(node, allow_graceful=False)
+
+
+@contextmanager
+def nodes(*, cpus: int = 2) -> Iterator[Nodes]:
+    """Start a cluster whose head has some CPUs; this process does not join it."""
+    # Short: the sockets below it may not have names of more than 107 characters.
+    folder = Path(tempfile.mkdtemp(prefix="ray"))
+    (folder / "ray").mkdir()
+    before = dict(os.environ)
+    os.environ["RAY_TMPDIR"] = str(folder)
+    try:
+        # Only those who ask for a cluster wait for Ray to be imported; ours goes first, because
+        # it says how Ray should be.
+        from ray.cluster_utils import Cluster
+
+        import actors.cluster  # noqa: F401
+
+        head = {"num_cpus": cpus, "object_store_memory": MEMORY, "include_dashboard": False}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            yield Nodes(cluster)
+        finally:
+            cluster.shutdown()  # type: ignore[no-untyped-call]
+    finally:
+        os.environ.clear()
+        os.environ |= before
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,203 @@
+"""The monitor on a real Ray: whatever is lost on the way, it ends where it would have ended."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from actors.holding import hold
+from monitor.config import Config
+from monitor.store import Store
+from tests.actors.crashing import KILLED, at, drain
+from tests.actors.driving import PATIENCE, drive, driver, has_committed, terminate, until
+from tests.actors.engines import deadly, slow
+from tests.actors.nodes import Nodes, nodes
+from tests.actors.story import (
+    CHAPTERS,
+    Story,
+    expected_ids,
+    image_ids,
+    outcome,
+    tell_story,
+    with_oracle,
+)
+from tests.jobs.feeds import write_feed
+
+#: Every driver and its actors start anew, which takes minutes where many share two cores.
+pytestmark = pytest.mark.timeout(900)
+#: More than slow batches in flight need, however crowded the machine.
+GRACE = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Nodes]:
+    with nodes() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory, cluster: Nodes) -> Story:
+    return tell_story(tmp_path_factory.mktemp("story"), f"run.address={cluster.address}")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(story: Story) -> dict[str, Any]:
+    """What the story comes to in one process, without Ray."""
+    state = story.folder / "undisturbed"
+    shutil.copytree(story.state, state)
+    assert drain(with_oracle(changed(at(story.config, state), address="none"))) == 0
+    return outcome(state)
+
+
+@pytest.fixture
+def config(story: Story, tmp_path: Path) -> Config:
+    """The story from its beginning, on the cluster."""
+    shutil.copytree(story.state, tmp_path / "state")
+    return with_oracle(at(story.config, tmp_path / "state"))
+
+
+def changed(config: Config, **run: object) -> Config:
+    return config.model_copy(update={"run": config.run.model_copy(update=run)})
+
+
+def state_of(config: Config) -> Path:
+    return Path(config.state.dir)
+
+
+def restarts(config: Config) -> dict[str, int]:
+    with Store.open(config.state.dir) as store, store.reading() as tx:
+        return {c.label: int(c.value) for c in tx.counters.all("actor_restarts")}
+
+
+def test_the_cluster_changes_nothing_but_the_time(
+    config: Config, undisturbed: dict[str, Any]
+) -> None:
+    assert drive(config) == 0
+    assert outcome(state_of(config)) == undisturbed
+    assert restarts(config) == {}
+
+
+def test_workers_of_every_role_may_be_killed_in_the_middle_of_their_work(
+    config: Config, undisturbed: dict[str, Any]
+) -> None:
+    kills = {"embedder": (2, 11), "scorer": (3,), "updater": (1, 4), "querier": (1,)}
+    assert drive(config, kills=kills) == 0
+    assert outcome(state_of(config)) == undisturbed
+    assert restarts(config) == {role: len(times) for role, times in kills.items()}
+
+
+def test_a_driver_that_is_killed_goes_on_where_it_was(
+    config: Config, undisturbed: dict[str, Any]
+) -> None:
+    # Questions are open and batches on their way; the actors die with their driver.
+    assert drive(config, fault="pool.after_ask") == KILLED
+    with Store.open(config.state.dir) as store:
+        # Its lease is taken at once, without waiting for it to run out.
+        store.release_lease(hold(store, sleep=_must_not_wait))
+    assert drive(config) == 0
+    assert outcome(state_of(config)) == undisturbed
+
+
+def _must_not_wait(seconds: float) -> None:
+    raise AssertionError("waited for a lease whose owner is dead")
+
+
+def test_a_node_may_be_lost(config: Config, undisturbed: dict[str, Any], cluster: Nodes) -> None:
+    first, second = cluster.add(site=1), cluster.add(site=1)
+    on_both = changed(config, embedders=2, embedder_cpus=0, embedder_resources={"site": 1})
+    try:
+        with driver(on_both, engine=slow) as process:
+            until(state_of(config), has_committed(2), process)
+            cluster.remove(first)
+            process.join(PATIENCE)
+            assert process.exitcode == 0
+    finally:
+        cluster.remove(second)
+    assert outcome(state_of(config)) == undisturbed
+    assert restarts(config)["embedder"] >= 1
+
+
+def test_a_batch_that_kills_every_worker_is_set_aside(config: Config, tmp_path: Path) -> None:
+    feed = tmp_path / "feed"
+    shutil.copytree(config.feed.path, feed)
+    black = _black()
+    write_feed(feed / "000b.parquet", ["water"], first_id=900_000, images=[black])
+    poisoned = changed(config, tries=3).model_copy(
+        update={"feed": config.feed.model_copy(update={"path": str(feed)})}
+    )
+    assert drive(poisoned, engine=deadly) == 0
+    assert sorted(image_ids(state_of(config))) == expected_ids()
+    with Store.open(config.state.dir) as store, store.reading() as tx:
+        assert tx.counters.value("batches", "", "quarantined") == 1
+        (told,) = [e for e in tx.events.after(limit=1000) if e.kind == "batch.quarantined"]
+    assert told.payload["file"].endswith("000b.parquet")
+    # Those beside it in the worker's hands were not blamed: it died alone from the second on.
+    assert restarts(config)["embedder"] == 3
+
+
+def _black() -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_resources_that_no_node_has_are_named(config: Config) -> None:
+    found = conclad(config, "run.embedder_resources={moon: 1}", "run.resources_seconds=1")
+    assert found.returncode == 2
+    (last,) = [line for line in found.stderr.splitlines() if line.startswith("conclad: ")]
+    assert "1 moon" in last
+    assert "run.embedder_resources" in last
+
+
+def test_sigterm_finishes_what_is_in_flight_and_there_is_only_one(
+    config: Config, undisturbed: dict[str, Any]
+) -> None:
+    state = state_of(config)
+    patient = changed(config, grace_seconds=GRACE)
+    with driver(patient, once=False, engine=slow) as process:
+        until(state, has_committed(2), process)
+        second = conclad(config)
+        assert second.returncode == 2
+        assert "another monitor" in second.stderr
+        terminate(process)
+        began = time.monotonic()
+        process.join(GRACE + 30)
+        assert process.exitcode == 0
+        assert time.monotonic() - began < GRACE
+    with Store.open(state) as store, store.reading() as tx:
+        done = int(tx.counters.value("batches", "", "done"))
+        assert tx.events.after(limit=1000)[-1].kind == "monitor.stopped"
+    assert 2 <= done < len("".join(CHAPTERS)) / 16
+    assert drive(config) == 0
+    assert outcome(state) == undisturbed
+
+
+def conclad(config: Config, *overrides: str) -> subprocess.CompletedProcess[str]:
+    """``conclad run --once`` as a person types it, with this configuration."""
+    settings = [
+        f"feed.path={config.feed.path}",
+        f"state.dir={config.state.dir}",
+        f"run.address={config.run.address}",
+        "backbone.name=tiny",
+        "backbone.engine=torch",
+        *overrides,
+    ]
+    flags = [part for setting in settings for part in ("--set", setting)]
+    return subprocess.run(
+        [sys.executable, "-m", "monitor.cli", "run", "--once", *flags],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "CONCLAD_CACHE": str(Path(config.state.dir) / "cache")},
+    )
