@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import func, select
 
-from actors.telling import Told
 from actors.run import run
+from actors.telling import Told
 from bench.standins import blobs, configuration, paced_engine, put_into_use, write_numbered
 from monitor.jobs.parts import open_engine_of
 from monitor.novelty.detector import Detector
