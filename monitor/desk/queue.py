@@ -83,6 +83,8 @@ class Queue:
     progress: Progress
     palette: tuple[ClassView, ...]
     stamp: str
+    version: int | None
+    """The detector version in use."""
 
     @property
     def shown(self) -> int:
@@ -99,6 +101,7 @@ def read_queue(store: Store, who: str, shown: int) -> Queue:
             str(query.lease_owner) for query in found if _with_others(query, who, tx.now)
         )
         rows = tx.classes.all()
+        current = tx.versions.current()
         cards = [_card(query, rows, _contradicted(tx, query)) for query in mine[:shown]]
         return Queue(
             groups=_grouped(cards),
@@ -107,6 +110,7 @@ def read_queue(store: Store, who: str, shown: int) -> Queue:
             progress=_progress(tx, found),
             palette=_palette(views, [_card(query, rows, 0) for query in found]),
             stamp=stamp(tx),
+            version=None if current is None else current.number,
         )
 
 

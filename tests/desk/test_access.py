@@ -325,7 +325,7 @@ def test_every_reply_carries_the_headers(client: Client) -> None:
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
         assert reply.headers["x-content-type-options"] == "nosniff"
-        assert reply.headers["referrer-policy"] == "no-referrer"
+        assert reply.headers["referrer-policy"] == "same-origin"
 
 
 def test_pages_hold_nothing_inline_and_nothing_from_elsewhere(client: Client) -> None:

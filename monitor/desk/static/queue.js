@@ -18,6 +18,7 @@ const skipped = new Set();
 let currentId = null;
 let anchorId = null;
 let stamp = document.getElementById("part").dataset.stamp;
+let version = document.getElementById("part").dataset.version;
 
 // -- cards ------------------------------------------------------------------------------------
 
@@ -457,6 +458,9 @@ async function poll() {
   try {
     const pulse = await send("GET", "/api/pulse");
     connection(true);
+    const inUse = String(pulse.version ?? "");
+    if (inUse !== version) toast(`Detector version ${inUse} is in use.`);
+    version = inUse;
     if (pending().length) flush();
     else if (pulse.stamp !== stamp) {
       if (mayAnswer) await borrow();

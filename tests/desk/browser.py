@@ -1,0 +1,167 @@
+"""A real Chromium, and a desk that it can visit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+from monitor.config import Config, load
+from monitor.desk.server import serve
+from tests.system import require_system
+
+#: A crowded two-core machine takes seconds where an idle one takes milliseconds.
+PATIENCE = 60.0
+
+DESKTOP, PHONE = (1360, 860), (390, 844)
+
+
+class Browser:
+    """Chromium, driven as a person would: looks, keys and clicks."""
+
+    def __init__(self, driver: webdriver.Chrome, url: str) -> None:
+        self.driver, self.url = driver, url
+
+    def visit(self, path: str = "/") -> None:
+        self.driver.get(self.url + path)
+        if path == "/":
+            self.until(lambda: self.body().get_attribute("data-ready") == "yes")
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        return WebDriverWait(self.driver, PATIENCE, poll_frequency=0.05).until(
+            lambda _: condition()
+        )
+
+    def body(self) -> WebElement:
+        return self.driver.find_element(By.TAG_NAME, "body")
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector: str) -> WebElement:
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def press(self, *keys: str, shift: bool = False) -> None:
+        """Keys go to whatever has the focus, as they do from a keyboard."""
+        chain = ActionChains(self.driver)
+        if shift:
+            chain.key_down(Keys.SHIFT)
+        chain.send_keys(*keys)
+        if shift:
+            chain.key_up(Keys.SHIFT)
+        chain.perform()
+
+    def click(self, selector: str, *, shift: bool = False) -> None:
+        chain = ActionChains(self.driver)
+        if shift:
+            chain.key_down(Keys.SHIFT)
+        chain.click(self.one(selector))
+        if shift:
+            chain.key_up(Keys.SHIFT)
+        chain.perform()
+
+    def cards(self) -> list[int]:
+        found = self.driver.execute_script(
+            "return [...document.querySelectorAll('.card')].map(card => Number(card.dataset.id))"
+        )
+        return [int(one) for one in found]
+
+    def toasts(self) -> str:
+        return self.one("#toasts").text
+
+    def resize(self, size: tuple[int, int]) -> None:
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {
+                "width": size[0],
+                "height": size[1],
+                "deviceScaleFactor": 1,
+                "mobile": size == PHONE,
+            },
+        )
+
+    def prefer(self, scheme: str) -> None:
+        feature = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": feature})
+
+    def complaints(self) -> list[str]:
+        """What the page wrote to the console: errors, and what the policy blocked.
+
+        A request that failed because a test stopped the server is not the page's fault.
+        """
+        return [
+            entry["message"]
+            for entry in self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+            if "ERR_CONNECTION" not in entry["message"]
+        ]
+
+
+def config_of(state: Path, *overrides: str) -> Config:
+    empty = state.parent / "empty.yaml"
+    empty.touch()
+    return load(
+        empty, overrides=[f"state.dir={state}", "desk.port=0", *overrides], environ={}
+    ).config
+
+
+@contextlib.contextmanager
+def served(config: Config) -> Iterator[str]:
+    """The desk in a thread of ours; its address."""
+    began: Future[str] = Future()
+    stop = threading.Event()
+
+    def run() -> None:
+        try:
+            serve(config, ready=began.set_result, stop=stop)
+        except BaseException as error:
+            if not began.done():
+                began.set_exception(error)
+            raise
+
+    thread = threading.Thread(target=run, name="desk")
+    thread.start()
+    try:
+        yield began.result(PATIENCE)
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
+
+
+@contextlib.contextmanager
+def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
+    binary = require_system("chromium", "chromium")
+    driver = require_system("chromedriver", "chromium-driver")
+    options = Options()
+    options.binary_location = binary
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for argument in (
+        "--headless=new",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+        "--no-first-run",
+        f"--user-data-dir={profile}",
+    ):
+        options.add_argument(argument)
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")  # it refuses to run as root with one
+    found = webdriver.Chrome(options=options, service=Service(driver))
+    try:
+        found.set_page_load_timeout(PATIENCE)
+        found.set_script_timeout(PATIENCE)
+        yield found
+    finally:
+        found.quit()

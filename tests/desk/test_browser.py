@@ -1,0 +1,223 @@
+"""The page in a real browser: what a person does in a minute, with the keyboard alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.keys import Keys
+
+from monitor.people.exchange.questions import read_questions
+from monitor.store import Store
+from monitor.store.states import AnswerKind, QueryState
+from tests.desk.browser import DESKTOP, PHONE, Browser, chromium, config_of, served
+from tests.people import world
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    with chromium(tmp_path_factory.mktemp("chromium")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty questions about a feed of which forest and water are known."""
+    return world.make(tmp_path_factory.mktemp("fresh") / "state", 20)
+
+
+@pytest.fixture
+def state(fresh: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(fresh, tmp_path / "state")
+
+
+@pytest.fixture
+def browser(driver: webdriver.Chrome, state: Path) -> Iterator[Browser]:
+    with served(config_of(state)) as url:
+        found = Browser(driver, url)
+        found.resize(DESKTOP)
+        yield found
+        assert found.complaints() == []
+
+
+def answers(state: Path) -> dict[int, str | None]:
+    with Store.open(state) as store:
+        return {one.query.id: one.answered for one in read_questions(store, "answered")}
+
+
+def test_twenty_questions_by_keyboard_alone(browser: Browser, state: Path) -> None:
+    browser.visit()
+    assert len(browser.cards()) == 20
+    for left in range(20, 10, -1):  # ten look like dunes: Enter agrees
+        assert len(browser.cards()) == left
+        browser.press(Keys.ENTER)
+    browser.press(Keys.ENTER, "t", "b", "1", Keys.ENTER)  # five look like water
+    assert len(browser.cards()) == 5
+    browser.press(Keys.ENTER)  # nobody has a name for these yet, so one is asked for
+    browser.until(lambda: browser.one("#naming").get_attribute("open"))
+    browser.press("glacier", Keys.ENTER)
+    browser.until(lambda: len(browser.cards()) == 4)
+    browser.until(lambda: "glacier" in browser.one("#palette-place").text)
+    number = 1 + [one.text for one in browser.all("#palette-place .name")].index("glacier")
+    browser.press(*[str(number)] * 4)
+    browser.until(lambda: "Nothing to answer" in browser.one("#main").text)
+    browser.until(lambda: len(answers(state)) == 20)
+    found = answers(state)
+    assert sorted(str(name) for name in found.values()) == sorted(
+        ["dune"] * 10 + ["water"] * 2 + ["None"] * 2 + ["glacier"] * 5 + [_first(browser)]
+    )
+
+
+def _first(browser: Browser) -> str:
+    """The class under key 1."""
+    return browser.all("#palette-place .name")[0].text
+
+
+def test_a_group_is_labelled_at_once_and_taken_back_at_once(browser: Browser, state: Path) -> None:
+    browser.visit()
+    browser.press("g")
+    assert "10 images chosen" in browser.one("#target").text
+    browser.press(Keys.ENTER)
+    browser.until(lambda: len(answers(state)) == 10)
+    assert len(browser.cards()) == 10
+    browser.press("u")
+    browser.until(lambda: len(browser.cards()) == 20)
+    assert answers(state) == {}
+    assert "10 answers taken back" in browser.toasts()
+
+
+def test_a_range_is_chosen_with_shift_and_one_answer_is_undone_after_a_reload(
+    browser: Browser, state: Path
+) -> None:
+    browser.visit()
+    first, *_ = browser.cards()
+    browser.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, shift=True)
+    assert "3 images chosen" in browser.one("#target").text
+    browser.press(Keys.ESCAPE)
+    cards = browser.cards()
+    browser.click(f"#q{cards[4]}")
+    browser.click(f"#q{cards[7]}", shift=True)
+    assert "4 images chosen" in browser.one("#target").text
+    browser.press(Keys.ESCAPE, Keys.ARROW_LEFT)
+    browser.press(Keys.ENTER)
+    browser.until(lambda: len(answers(state)) == 1)
+    [answered] = answers(state)
+    browser.visit()
+    assert answered not in browser.cards()
+    browser.press("u")
+    browser.until(lambda: answered in browser.cards())
+    with Store.open(state) as store, store.reading() as tx:
+        assert tx.queries.get(answered).state is QueryState.OPEN
+        kinds = [one.kind for one in tx.answers.of_query(answered)]
+    assert kinds == [AnswerKind.NEW_CLASS, AnswerKind.UNDO]
+    assert first in browser.cards()
+
+
+def test_a_name_that_is_nearly_another_must_be_meant(browser: Browser, state: Path) -> None:
+    browser.visit()
+    browser.press("n")
+    browser.until(lambda: browser.one("#naming").get_attribute("open"))
+    browser.press("Waters", Keys.ENTER)
+    browser.until(lambda: "already “water”" in browser.one("#naming-hint").text)
+    assert answers(state) == {}
+    browser.press(Keys.ENTER)
+    browser.until(lambda: list(answers(state).values()) == ["Waters"])
+
+
+def test_skipping_leaves_a_question_open(browser: Browser, state: Path) -> None:
+    browser.visit()
+    first, second, *_ = browser.cards()
+    browser.press("s")
+    assert browser.cards()[0] == second
+    assert "1 skipped for now" in browser.one("#skipped").text
+    browser.click("#unskip")
+    browser.until(lambda: browser.cards()[0] == first)
+    assert answers(state) == {}
+
+
+def test_space_shows_it_large_with_what_it_is_like(browser: Browser) -> None:
+    browser.visit()
+    browser.press(" ")
+    zoom = browser.one("#zoom")
+    browser.until(lambda: zoom.is_displayed())
+    picture = browser.one("#zoom-image")
+    assert picture.size["width"] > 500
+    before = picture.get_attribute("src")
+    browser.press(Keys.ARROW_RIGHT)
+    assert picture.get_attribute("src") != before
+    assert "Nearest" in zoom.text
+    browser.press(Keys.ESCAPE)
+    browser.until(lambda: not zoom.is_displayed())
+
+
+def test_questions_and_versions_arrive_by_themselves(browser: Browser, state: Path) -> None:
+    browser.visit()
+    assert len(browser.cards()) == 20
+    with Store.open(state) as store:
+        world.discover(store, "dune", 20)  # what the monitor does when a round has ended
+        world.ask(store, 4, pool=2)
+    browser.until(lambda: browser.cards() and min(browser.cards()) > 20)
+    assert len(browser.cards()) == 4
+    browser.until(lambda: "Detector version 2 is in use" in browser.toasts())
+
+
+def test_two_classes_become_one_and_the_version_arrives(browser: Browser, state: Path) -> None:
+    browser.visit("/classes")
+    for box in browser.all(".choose"):
+        box.click()
+    browser.click("#merge")
+    browser.until(lambda: browser.one("#merge-dialog").get_attribute("open"))
+    browser.one('#merge-names input[value="c2"]').click()
+    browser.click('#merge-dialog [type="submit"]')
+    browser.until(lambda: "Detector version 2 is in use" in browser.toasts())
+    with Store.open(state) as store, store.reading() as tx:
+        assert [row.name for row in tx.classes.living()] == ["water"]
+        current = tx.versions.current()
+        assert current is not None
+        assert current.number == 2
+    browser.visit("/history")
+    assert "forest merged into water" in browser.one(".versions .current").text
+    browser.click('.versions [data-version="1"]')
+    browser.until(lambda: "It will know forest besides." in browser.one("#version-changes").text)
+    browser.click("#version-go")
+    browser.until(lambda: "first fit" in browser.one(".versions .current").text)
+
+
+def test_nothing_is_lost_when_the_server_goes_away(driver: webdriver.Chrome, state: Path) -> None:
+    with served(config_of(state)) as url:
+        port = url.rpartition(":")[2]
+        browser = Browser(driver, url)
+        browser.resize(DESKTOP)
+        browser.visit()
+        browser.press(Keys.ENTER)
+        browser.until(lambda: len(answers(state)) == 1)
+    browser.press(Keys.ENTER, Keys.ENTER)
+    browser.until(lambda: "cannot be reached" in browser.toasts())
+    assert len(browser.cards()) == 17
+    assert len(answers(state)) == 1
+    with served(config_of(state, f"desk.port={port}")):
+        browser.until(lambda: len(answers(state)) == 3)
+        browser.until(lambda: len(browser.cards()) == 17)
+        browser.complaints()
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_everything_fits_and_is_within_reach(
+    browser: Browser, size: tuple[int, int], tmp_path: Path
+) -> None:
+    browser.resize(size)
+    for path in ("/", "/classes", "/history", "/api"):
+        browser.visit(path)
+        width = browser.driver.execute_script("return document.documentElement.scrollWidth")
+        assert width <= size[0], f"{path} scrolls sideways"
+        assert browser.driver.save_screenshot(str(tmp_path / f"{path.strip('/') or 'queue'}.png"))
+    browser.visit()
+    accept = browser.one('[data-do="accept"]')
+    assert accept.rect["y"] + accept.rect["height"] <= size[1], (
+        "the first answer needs no scrolling"
+    )
+    card = browser.one(".card img")
+    assert card.size["width"] >= 150, "large enough to judge"
