@@ -88,6 +88,13 @@ _FILE = click.Path(path_type=Path)
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
 @click.option("--out", type=_FILE, help="Folder for results.json, report.md, report.html, plots/.")
 @click.option("--force", is_flag=True, help="Replace the results of another plan or other data.")
+@click.option(
+    "--shift", is_flag=True, help="Measure drift against novelty instead, on --data seen badly."
+)
+@click.option(
+    "--corruption", callback=_NAMES, help="For --shift: noise,blur,… instead of all of them."
+)
+@click.option("--severity", callback=_NUMBERS, help="For --shift: a list instead of 1 to 5.")
 @click.option("--list-methods", is_flag=True, help="Show every method and exit.")
 @click.option("--list-plans", is_flag=True, help="Show every named plan and exit.")
 def evaluate(
@@ -109,6 +116,9 @@ def evaluate(
     jobs: int,
     out: Path | None,
     force: bool,
+    shift: bool,
+    corruption: tuple[str, ...] | None,
+    severity: tuple[int, ...] | None,
     list_methods: bool,
     list_plans: bool,
 ) -> None:
@@ -129,8 +139,19 @@ def evaluate(
 
     if not features and not data:
         raise click.UsageError("give --features F.npz or --data F.parquet")
+    if shift and not data:
+        raise click.UsageError("--shift needs images: give --data F.parquet")
     if out is None:
         raise click.UsageError("give --out, the folder for the results")
+    if shift:
+        given = {
+            "known": initial,
+            "new": increment[0] if increment else None,
+            "budgets": budget,
+        }
+        for path in data:
+            _shift(path, label_column, backbone, given, corruption, severity, seeds, out)
+        return
     plan = (named_plan(plan_name) if plan_name else Plan()).with_changes(
         initial=initial,
         increments=increment,
@@ -159,6 +180,36 @@ def evaluate(
             f"{len(outcome.failures)} cells failed ({listed}); the others are kept, and the same "
             f"command tries these again"
         )
+
+
+def _shift(
+    path: Path,
+    label_column: str,
+    backbones: tuple[str, ...],
+    given: dict[str, Any],
+    corruptions: tuple[str, ...] | None,
+    severities: tuple[int, ...] | None,
+    seeds: tuple[int, ...] | None,
+    out: Path,
+) -> None:
+    from monitor.evaluation.shift import ShiftPlan
+    from monitor.evaluation.shift_images import CORRUPTIONS, SEVERITIES
+    from monitor.evaluation.shift_report import run_shift, write_shift_report
+
+    records = run_shift(
+        path,
+        ShiftPlan(**{name: value for name, value in given.items() if value is not None}),
+        corruptions=corruptions or tuple(CORRUPTIONS),
+        severities=severities or SEVERITIES,
+        seeds=seeds or (0, 1, 2),
+        label_column=label_column,
+        backbone=backbones[0] if backbones else DEFAULT_BACKBONE,
+        progress=lambda text: click.echo(text, err=True),
+    )
+    folder = out / path.stem
+    for table in write_shift_report(records, folder):
+        click.echo(f"{table.title}\n\n{table.markdown()}\n")
+    click.echo(f"Wrote {folder / 'shift.json'} and {folder / 'shift.md'}.")
 
 
 def _datasets(

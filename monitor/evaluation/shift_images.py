@@ -23,8 +23,8 @@ SEVERITIES = (1, 2, 3, 4, 5)
 
 # The standard deviation of sensor noise, as a share of the full range.
 _NOISE = (0.05, 0.08, 0.12, 0.18, 0.26)
-# The standard deviation of the blur, as a share of the shorter side: 1 pixel of 64 at 3.
-_BLUR = (0.006, 0.010, 0.016, 0.022, 0.030)
+# The standard deviation of the blur, as a share of the shorter side: 4.7 pixels of 224 at 3.
+_BLUR = (0.008, 0.014, 0.021, 0.029, 0.040)
 # What is left of the light.
 _BRIGHTNESS = (0.80, 0.65, 0.50, 0.37, 0.25)
 # What is left of the differences to the image's mean.

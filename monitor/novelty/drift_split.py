@@ -94,7 +94,7 @@ def split(
         )
         if is_shifted:
             corrected[rows] = pool[rows] - sketch.shift(pool[rows])
-            limit = t_inner * _wider(sketch, corrected[rows])
+            limit = t_inner * wider(sketch, corrected[rows])
             explained[rows] = above[rows] & (sketch.detector.s0(corrected[rows]) <= limit)
         by_source[source] = SourceSplit(
             is_shifted,
@@ -106,7 +106,7 @@ def split(
     return Split(corrected, above, explained, by_source)
 
 
-def _wider(sketch: Sketch, features: Floats) -> float:
+def wider(sketch: Sketch, features: Floats) -> float:
     """By what factor FRE has grown where samples lie clearly in a class; never below one."""
     reserve, _ = sketch.detector.reserve()
     here, there = (

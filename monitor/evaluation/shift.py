@@ -1,0 +1,231 @@
+"""Drift against novelty, measured: what is called new, what shifted, and how soon.
+
+For every corruption and severity, a detector of a few classes meets
+
+- pools of known, shifted known and new samples, in which the inner loop looks for what is new:
+  does it call the shifted ones new?
+- a feed that is quiet, then shifted: how many pools until drift is told, beside naive detectors;
+- feeds that stay clean or bring a new class instead: is drift told although there is none?
+- the shift again after it was learnt: is it still called new, and is a new class still found?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.evaluation.cell import auroc
+from monitor.evaluation.errors import ShiftError
+from monitor.evaluation.protocol import labels_for
+from monitor.evaluation.shift_data import Seen
+from monitor.evaluation.shift_naive import naive_alarms
+from monitor.novelty.detector import Detector
+from monitor.novelty.drift import DriftSettings, Sketch, observation, observe
+from monitor.novelty.drift_adapt import adapt
+from monitor.novelty.inner_loop import drive, inner_loop
+
+Floats = NDArray[np.float32]
+Record = dict[str, Any]
+
+# Share of the shifted samples that a shift is learnt from; the rest is judged.
+_POOL_SHARE = 0.6
+# Pools after the quiet period until the watch is given up, and hours between two pools.
+_PATIENCE, _HOURS = 10, 4.0
+# Share of new samples in the feed that brings a new class and no shift.
+_NEW_ONLY = 1 / 3
+# Answers that people give about a shift before it is learnt.
+_ADAPT_ANSWERS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftPlan:
+    """What is measured. ``shares`` are the shares of new samples in pools of the first kind."""
+
+    known: int = 4
+    new: int = 2
+    budgets: tuple[float, ...] = (0.05, 0.0125)
+    shares: tuple[float, ...] = (1 / 3,)
+    fit: int = 400  # images that each known class is fitted on, at most
+    pool: int = 200  # images in a pool of the watched feed
+
+
+class ShiftWorld:
+    """One draw of known and new classes from a clean dataset, and its detector."""
+
+    def __init__(self, clean: Seen, drawn: NDArray[np.intp], plan: ShiftPlan, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        classes = self._rng.permutation(np.unique(clean.labels))
+        if plan.known + plan.new > len(classes):
+            raise ShiftError(
+                f"{plan.known} known and {plan.new} new classes were asked for, but the data has "
+                f"{len(classes)}; lower --initial or --increment"
+            )
+        self.plan, self.seed = plan, seed
+        self.known = [str(c) for c in classes[: plan.known]]
+        self.fresh = [str(c) for c in classes[plan.known : plan.known + plan.new]]
+        free = np.setdiff1d(np.arange(len(clean.labels)), drawn)
+        fit, rest = [], []
+        for name in self.known:
+            rows = self._rng.permutation(free[clean.labels[free] == name])
+            most = min(plan.fit, len(rows) // 2)
+            fit.append(rows[:most])
+            rest.append(rows[most:])
+        fitted = np.concatenate(fit)
+        self.detector = Detector.fit(
+            clean.features[fitted], [str(n) for n in clean.labels[fitted]], seed=seed
+        )
+        self.sketch = Sketch.of(self.detector)
+        old = np.concatenate(rest)
+        self.old = Seen(clean.features[old], clean.labels[old])
+        novel = free[np.isin(clean.labels[free], self.fresh)]
+        self.new = Seen(clean.features[novel], clean.labels[novel])
+
+    def shifted(self, seen: Seen) -> Seen:
+        rows = np.isin(seen.labels, self.known)
+        return Seen(seen.features[rows], seen.labels[rows])
+
+    def take(self, seen: Seen, count: int, *, replace: bool = False) -> Seen:
+        if not replace:
+            count = min(count, len(seen.labels))
+        rows = self._rng.choice(len(seen.labels), count, replace=replace)
+        return Seen(seen.features[rows], seen.labels[rows])
+
+
+def measure(world: ShiftWorld, seen: Seen | None, tags: Mapping[str, Any]) -> list[Record]:
+    """Every record of one corruption at one severity; without one, of the clean feed."""
+    if seen is None:
+        records = [_mixed(world, None, share, b) for share, b in _settings(world.plan)]
+        return [{**tags, **r} for r in (*records, *_watched_without_shift(world))]
+    shifted = world.shifted(seen)
+    records = [_mixed(world, shifted, share, b) for share, b in _settings(world.plan)]
+    return [{**tags, **r} for r in (*records, _watched(world, shifted), _adapted(world, shifted))]
+
+
+def _settings(plan: ShiftPlan) -> list[tuple[float, float]]:
+    return [(share, budget) for share in plan.shares for budget in plan.budgets]
+
+
+def _mixed(world: ShiftWorld, shifted: Seen | None, share: float, budget: float) -> Record:
+    """One pool in which the inner loop looks for what is new, then scores what it has not seen."""
+    most = 2 * world.plan.pool
+    each = min(
+        most, len(world.old.labels) // 4, *([] if shifted is None else [len(shifted.labels) // 2])
+    )
+    fresh = min(int(2 * each * share / (1 - share)), len(world.new.labels) // 2)
+    old = world.take(world.old, 4 * each)
+    # Without a shift, known samples of the same kind take the place of the shifted ones.
+    first, second = old.part(0, 2 * each), old.part(2 * each, 4 * each)
+    dirty = second if shifted is None else world.take(shifted, 2 * each)
+    kinds = (first, dirty, world.take(world.new, 2 * fresh))
+    pools = [kind.part(0, len(kind.labels) // 2) for kind in kinds]
+    tests = [kind.part(len(kind.labels) // 2, len(kind.labels)).features for kind in kinds]
+    pool = np.concatenate([p.features for p in pools])
+    truth = np.concatenate([p.labels for p in pools])
+    update = drive(
+        inner_loop(world.detector, pool, budget=labels_for(budget, len(pool)), seed=world.seed),
+        lambda i: str(truth[i]),
+    )
+    found = [d.name for d in update.discoveries]
+    record: Record = {
+        "kind": "pool",
+        "share": share,
+        "budget": budget,
+        "labels": update.labels,
+        "found": len(set(found) & set(world.fresh)),
+        "present": len(world.fresh) if fresh else 0,
+        "false_classes": len(set(found) - set(world.fresh)),
+    }
+    if not fresh:
+        return record
+    for name, score in (("ours", update.score), ("s0", world.detector.s0)):
+        of_clean, of_dirty, of_new = (np.asarray(score(test)) for test in tests)
+        record[f"new_clean_{name}"] = auroc(of_new, of_clean)
+        record[f"new_shifted_{name}"] = auroc(of_new, of_dirty)
+    return record
+
+
+def _watched(world: ShiftWorld, shifted: Seen) -> Record:
+    """Pools until drift is told, by us and by naive detectors; None if it never is."""
+    alarms = _Watch(world)
+    told = alarms.told(lambda: world.take(shifted, world.plan.pool, replace=True).features)
+    return {"kind": "watch", "feed": "shifted", "pools": told}
+
+
+def _watched_without_shift(world: ShiftWorld) -> list[Record]:
+    """The same watch over feeds in which no known class shifts."""
+    size = world.plan.pool
+
+    def clean() -> Floats:
+        return world.take(world.old, size, replace=True).features
+
+    def with_new() -> Floats:
+        fresh = world.take(world.new, int(_NEW_ONLY * size), replace=True).features
+        return np.concatenate([clean()[len(fresh) :], fresh])
+
+    return [
+        {"kind": "watch", "feed": feed, "pools": _Watch(world).told(draw)}
+        for feed, draw in (("clean", clean), ("new", with_new))
+    ]
+
+
+class _Watch:
+    """Our watch and the naive ones after the same quiet period."""
+
+    def __init__(self, world: ShiftWorld) -> None:
+        self._world, self._settings = world, DriftSettings()
+        quiet = [
+            world.take(world.old, world.plan.pool, replace=True).features
+            for _ in range(self._settings.quiet_pools)
+        ]
+        self._at = 0.0
+        self._state: dict[str, Any] | None = None
+        for pool in quiet:
+            self._ours(pool)
+        run = self._settings.false_alarm_days * 24 / _HOURS
+        rng = np.random.default_rng(world.seed)
+        self._naive = naive_alarms(world.detector.s0, quiet, run, rng)
+
+    def _ours(self, pool: Floats) -> bool:
+        self._at += 3600 * _HOURS
+        seen = observation(self._world.sketch, "source", pool, at=self._at)
+        self._state, verdict = observe(self._state, seen, self._settings)
+        return verdict.shifted
+
+    def told(self, draw: Any) -> dict[str, int | None]:
+        """The pool at which each one first tells a drift."""
+        first: dict[str, int | None] = {"ours": None, **dict.fromkeys(self._naive)}
+        for number in range(1, _PATIENCE + 1):
+            pool = draw()
+            for name, alarm in {"ours": self._ours, **self._naive}.items():
+                if first[name] is None and alarm(pool):
+                    first[name] = number
+        return first
+
+
+def _adapted(world: ShiftWorld, shifted: Seen) -> Record:
+    """False-novel rates on the shift, and recall of new samples, before and after learning it."""
+    order = np.random.default_rng(world.seed).permutation(len(shifted.labels))
+    cut = int(_POOL_SHARE * len(order))
+    pool, rest = order[:cut], order[cut:]
+    names = [known.name for known in world.detector.classes]
+    answers = {i: names.index(str(shifted.labels[pool[i]])) for i in range(_ADAPT_ANSWERS)}
+    found = adapt(world.sketch, shifted.features[pool], answers, seed=world.seed)
+
+    def rate(detector: Detector, features: Floats) -> float:
+        return float(detector.score(features).novel.mean())
+
+    before, after = world.detector, found.detector
+    return {
+        "kind": "adapt",
+        "calibrated": after.calibration.exceedance,
+        "false_novel_before": rate(before, shifted.features[rest]),
+        "false_novel_after": rate(after, shifted.features[rest]),
+        "recall_before": rate(before, world.new.features),
+        "recall_after": rate(after, world.new.features),
+        "adapted": len(found.adapted),
+        "distance": max((c.distance for c in found.adapted), default=0.0),
+    }

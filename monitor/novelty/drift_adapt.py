@@ -1,0 +1,177 @@
+"""Learn a shift that people have called known: each class gets a second mode, within bounds.
+
+What was fitted at first is never moved. A shifted look becomes a further mode of its class,
+fitted on samples of the shifted source that lie clearly in the class once the shift is taken
+back. How far a mode may lie from the first one is bounded, so that a drift that creeps on for a
+year cannot carry a class away step by step: each step is measured from the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from monitor.novelty.arrays import Floats, Ints, as_features
+from monitor.novelty.detector import Detector, KnownClass, held_out
+from monitor.novelty.drift_sketch import Sketch
+from monitor.novelty.drift_split import wider
+from monitor.novelty.subspace import Subspace, principal
+
+# How far a mode may lie from the first one: about a third of the way to the nearest other class
+# on the datasets we tried, and beyond any but the heaviest noise.
+FURTHEST = 1.0
+# Samples from which a class's own shifted subspace is fitted; with fewer, the first one moves
+# with the common shift and keeps its directions.
+_LEAST_OWN = 20
+# So many samples weigh as much as the common shift when a mode's mean is placed.
+_OWN_MEAN = 20
+# Directions that a mode may take on: more would reconstruct anything.
+_FURTHER_MOST = 64
+# Modes of a class at most: the first and the three latest looks.
+_MODES_MOST = 4
+# Answers that must agree with the class that a corrected sample is taken for, before all the
+# others that nobody was asked about are believed.
+_AGREEMENT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptedClass:
+    """A class with a new mode: from how many samples, and how far from the first mode."""
+
+    id: str
+    name: str
+    samples: int
+    distance: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Adaptation:
+    """The detector that knows the shift, what changed in it, and what was refused and why.
+
+    ``detector`` is the one that was given when nothing could be adapted.
+    """
+
+    detector: Detector
+    adapted: tuple[AdaptedClass, ...]
+    refused: Mapping[str, str]
+
+
+def adapt(
+    sketch: Sketch,
+    features: Floats,
+    known: Mapping[int, int],
+    *,
+    new: tuple[int, ...] = (),
+    furthest: float = FURTHEST,
+    seed: int = 0,
+) -> Adaptation:
+    """From the features of a shifted source, and what people said about some of them.
+
+    ``known`` maps rows to the position of the class that a person named; ``new`` are rows that
+    a person called new. ``furthest`` bounds the distance of a mode from the first mode of its
+    class, where one is the spread within a class.
+
+    >>> rng = np.random.default_rng(0)
+    >>> def images(mean, n): return rng.normal(mean, 1, size=(n, 12)).astype("f")
+    >>> x = np.concatenate([images(m, 80) for m in (0, 9, 18)])
+    >>> before = Detector.fit(x, ["a"] * 80 + ["b"] * 80 + ["c"] * 80)
+    >>> dirty = x + np.array([2, -2] * 6, dtype="f")
+    >>> found = adapt(Sketch.of(before), dirty, {0: 0, 100: 1, 200: 2}, furthest=5.0)
+    >>> [(c.name, len(k.modes)) for c, k in zip(found.adapted, found.detector.classes)]
+    [('a', 2), ('b', 2), ('c', 2)]
+    >>> [bool(d.score(dirty).novel.mean() > 0.5) for d in (before, found.detector)]
+    [True, False]
+    """
+    detector = sketch.detector
+    pool = as_features(features, dimension=detector.dimension, what="shifted samples")
+    shift = sketch.shift(pool)
+    corrected = pool - shift
+    errors = detector.fre(corrected)
+    nearest = errors.argmin(axis=1)
+    if known and np.mean([nearest[row] == c for row, c in known.items()]) < _AGREEMENT:
+        why = "answers disagree with the classes that the shifted samples are taken for"
+        return Adaptation(detector, (), {c.id: why for c in detector.classes})
+    limit = detector.calibration.t_inner * wider(sketch, corrected)
+    rows, _ = sketch.clearest(corrected)
+    believed = rows[errors.min(axis=1)[rows] <= limit]
+    believed = np.setdiff1d(believed, np.array([*known, *new], dtype=np.intp))
+    rng = np.random.default_rng(seed)
+    classes: list[KnownClass] = []
+    adapted: list[AdaptedClass] = []
+    refused: dict[str, str] = {}
+    for position, known_class in enumerate(detector.classes):
+        told = np.array([row for row, c in known.items() if c == position], dtype=np.intp)
+        members = np.concatenate([told, believed[nearest[believed] == position]])
+        mode, held = _mode(known_class, pool, rng.permutation(members), shift, detector)
+        distance = _distance(sketch, known_class, mode)
+        if not members.size:
+            classes.append(known_class)
+            refused[known_class.id] = "no sample of it was seen in the shifted source"
+        elif distance > furthest:
+            classes.append(known_class)
+            refused[known_class.id] = (
+                f"it would lie {distance:.2f} from its first look, and {furthest:g} is allowed"
+            )
+        else:
+            first, *later = known_class.modes
+            modes = (first, *later[-(_MODES_MOST - 2) :], mode)
+            reserve = np.concatenate([known_class.reserve, pool[held]])
+            human = known_class.human + len(told)
+            classes.append(replace(known_class, modes=modes, reserve=reserve, human=human))
+            adapted.append(
+                AdaptedClass(known_class.id, known_class.name, len(members), round(distance, 4))
+            )
+    if not adapted:
+        return Adaptation(detector, (), refused)
+    whole = Detector.of(classes, fingerprint=detector.fingerprint, settings=detector.settings)
+    return Adaptation(whole, tuple(adapted), refused)
+
+
+def _mode(
+    known: KnownClass, pool: Floats, members: Ints, shift: Floats, detector: Detector
+) -> tuple[Subspace, Ints]:
+    """The shifted look of a class, and the samples that were held out from it.
+
+    Its mean is drawn from the common shift to the samples' own mean as they become many. It
+    keeps every direction of the first mode, in which the class goes on to vary, and takes on
+    as many further ones as bring held-out samples back to the error that they had before.
+    """
+    first = known.modes[0]
+    held = members[: held_out(len(members), detector.settings)]
+    fitted = members[len(held) :]
+    own = len(fitted) / (len(fitted) + _OWN_MEAN)
+    mean: Floats = first.mean + shift
+    if len(fitted):
+        mean = ((1 - own) * mean + own * pool[fitted].mean(axis=0)).astype(np.float32)
+    bare = replace(first, mean=mean, count=len(fitted))
+    if len(fitted) < _LEAST_OWN or not len(known.reserve):
+        return bare, held[: detector.settings.reserve_most]
+    goal = float(first.fre(known.reserve).mean())
+    further = _further(bare, pool[fitted])
+    most = min(len(further), len(fitted) // 2, _FURTHER_MOST)
+    residual = _residual(bare, pool[held])
+    energy = np.einsum("ij,ij->i", residual, residual).mean()
+    saved = np.cumsum(((residual @ further[:most].T) ** 2).mean(axis=0))
+    enough = int(np.searchsorted(saved, energy - goal)) + 1 if energy > goal else 0
+    basis = np.concatenate([first.basis, further[: min(enough, most)]])
+    return replace(bare, basis=np.ascontiguousarray(basis)), held[: detector.settings.reserve_most]
+
+
+def _residual(subspace: Subspace, features: Floats) -> Floats:
+    centred = features - subspace.mean
+    left: Floats = (centred - (centred @ subspace.basis.T) @ subspace.basis).astype(np.float32)
+    return left
+
+
+def _further(subspace: Subspace, features: Floats) -> Floats:
+    """Directions outside of a subspace in which samples vary, the strongest first."""
+    directions, _, _ = principal(_residual(subspace, features), np.zeros(features.shape[1]))
+    return directions.astype(np.float32)
+
+
+def _distance(sketch: Sketch, known: KnownClass, mode: Subspace) -> float:
+    """From the first mode, in the units of a drift's strength."""
+    away = (mode.mean - known.modes[0].mean) @ sketch.directions
+    return float(np.sqrt(np.mean(away**2))) if away.size else 0.0
