@@ -77,6 +77,9 @@ _TELLERS: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
     "pool.unresolved": _unresolved,
     "detector.held": _held,
     "drift.detected": _drifted,
+    "detector.adapted": lambda source, told: (
+        f"{source}: {', '.join(told['classes'])} learnt their new look"
+    ),
     "drift.ended": lambda source, told: f"{source}: looks as usual again",
     "budget.exhausted": lambda source, told: (
         f"pool {told['pool']} waits: this week's questions are used up (labels.per_week)"

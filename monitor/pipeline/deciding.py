@@ -50,12 +50,18 @@ def decide(
         "threshold": round(verdict.threshold, 3),
         "sources": list(verdict.sources),
         "expected": calibration.exceedance,
+        "shifted": sorted(s for s, v in looked.verdicts.items() if v.shifted),
     }
+    budget = min(budget_of(tx.pools.get(pool_id).size, config.labels), left)
+    if not triggered and any(v.started for v in looked.verdicts.values()):
+        # A shift has begun, and nothing seems new: a few questions make sure, and their answers
+        # teach the classes their new look.
+        budget = min(budget, config.drift.confirm_labels)
+        triggered = budget > 0
     if not triggered:
         tx.pools.move(pool_id, PoolState.QUIET, evidence=reasons)
         tx.events.append("pool.quiet", {"pool": pool_id, **reasons})
         return
-    budget = min(budget_of(tx.pools.get(pool_id).size, config.labels), left)
     tx.pools.begin_asking(pool_id, budget=budget, detector_version=current.number, evidence=reasons)
     tx.events.append(
         "pool.triggered",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from monitor.novelty.drift import accept
 from monitor.pipeline.looking import Looked
 from monitor.store import Transaction
 
@@ -25,3 +26,13 @@ def keep_drift(tx: Transaction, looked: Looked) -> None:
             tx.events.append(
                 "drift.detected" if verdict.started else "drift.ended", told, source=source
             )
+
+
+def accept_looks(tx: Transaction, sources: Collection[str]) -> None:
+    """The present look of these sources has been learnt: it is normal from here on."""
+    for source in sources:
+        note = tx.notes.get(ROOM, source)
+        if note is not None:
+            state = accept(note["state"], tx.now.timestamp())
+            verdict = {**note["verdict"], "shifted": False, "accepted": True}
+            tx.notes.set(ROOM, source, {"state": state, "verdict": verdict})

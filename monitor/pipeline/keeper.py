@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
+import numpy as np
+
 from monitor.config import Config
 from monitor.novelty.drift_settings import DriftSettings
 from monitor.pipeline.answering import (
@@ -207,6 +209,10 @@ class Keeper:
             rounds=len({query.round for query in over}),
             answers=answers,
             stop="stopped" in pool.evidence,
+            shifted={
+                source: np.flatnonzero(samples.sources == source)
+                for source in pool.evidence.get("shifted", ())
+            },
         )
         return self._hand_out(
             Job(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.detector import Detector, KnownClass
+from monitor.novelty.drift_adapt import AdaptedClass, adapt
+from monitor.novelty.drift_sketch import Sketch
 from monitor.novelty.inner_loop import Discovery, Loop, Question, Update, inner_loop
 from monitor.novelty.provisional import provisional_clusters
 from monitor.novelty.rounds import AT_THE_END, PseudoLabel
@@ -25,7 +27,8 @@ class Progress:
     """A pool under way: what it is, and what has been answered in the rounds that are over.
 
     ``answers`` holds class ids by sample. ``rounds`` is how many rounds are over. ``stop`` asks
-    nobody any more: the loop concludes with what it has.
+    nobody any more: the loop concludes with what it has. ``shifted`` has, for each source whose
+    known classes are shifted, the rows of its samples.
     """
 
     pool_id: int
@@ -34,6 +37,7 @@ class Progress:
     rounds: int
     answers: Mapping[int, str | None]
     stop: bool = False
+    shifted: Mapping[str, Ints] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +51,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conclusion:
-    """The end of the loop. ``detector`` knows the discoveries; None if there are none.
+    """The end of the loop. ``detector`` knows what was learnt; None if that is nothing.
 
-    The names of ``discoveries`` are class ids.
+    The names of ``discoveries`` are class ids. ``adapted`` has, for each source that was
+    shifted, what its classes learnt of their new look.
     """
 
     outcome: str
@@ -60,8 +65,16 @@ class Conclusion:
     above: int
     missed: float | None
     seconds: float
+    adapted: Mapping[str, tuple[AdaptedClass, ...]] = field(default_factory=dict)
     provisional: bool = False
     """The classes come from clusters, not from answers."""
+
+    @property
+    def kind(self) -> str:
+        """What came of it, in a word."""
+        if self.discoveries:
+            return "discovered"
+        return "adapted" if self.adapted else self.outcome
 
 
 class Learner:
@@ -176,18 +189,38 @@ def _conclude(
 ) -> Conclusion:
     known = {c.id for c in current.classes}
     fresh = tuple(d for d in update.discoveries if d.name not in known)
-    detector = inspection = None
+    detector, adapted = _adapted(current, progress, features)
     if fresh:
         named = replace(update, discoveries=tuple(replace(d, name=names[d.name]) for d in fresh))
-        detector = named.apply(current, features, ids=[d.name for d in fresh], seed=progress.seed)
-        inspection = inspect(current, detector)
+        detector = named.apply(detector, features, ids=[d.name for d in fresh], seed=progress.seed)
+    learnt = detector if fresh or adapted else None
     return Conclusion(
         outcome=update.outcome,
         discoveries=fresh,
-        detector=detector,
-        inspection=inspection,
+        detector=learnt,
+        inspection=inspect(current, learnt) if learnt else None,
         rounds=len(update.rounds),
         above=update.rounds[-1].above if update.rounds else 0,
         missed=update.missed,
         seconds=time.perf_counter() - began,
+        adapted=adapted,
     )
+
+
+def _adapted(
+    current: Detector, progress: Progress, features: Floats
+) -> tuple[Detector, dict[str, tuple[AdaptedClass, ...]]]:
+    """What people called known in a shifted source teaches its classes their new look."""
+    position = {known.id: index for index, known in enumerate(current.classes)}
+    detector = current
+    learnt: dict[str, tuple[AdaptedClass, ...]] = {}
+    for source, rows in progress.shifted.items():
+        said = {i: progress.answers.get(int(row)) for i, row in enumerate(rows)}
+        known = {i: position[name] for i, name in said.items() if name in position}
+        if not known:
+            continue
+        new = tuple(i for i, name in said.items() if name is not None and name not in position)
+        found = adapt(Sketch.of(detector), features[rows], known, new=new, seed=progress.seed)
+        if found.adapted:
+            detector, learnt[source] = found.detector, found.adapted
+    return detector, learnt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 from monitor.config.schema import Gate
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import Discovery
+from monitor.pipeline.drifting import accept_looks
 from monitor.pipeline.gate import objection
 from monitor.pipeline.learning import Conclusion
 from monitor.pipeline.samples import PoolSamples
@@ -52,9 +54,12 @@ def publish(
             "rounds": found.rounds,
             "above": found.above,
             "inspection": asdict(found.inspection),
+            "adapted": {s: [asdict(c) for c in classes] for s, classes in found.adapted.items()},
         },
         counts=_counts(found, held=held),
-        events=[] if held else [_discovered(d, names[d.name], samples) for d in found.discoveries],
+        events=[] if held else _events(found, samples, names),
+        # A look that people have called known, and the detector has learnt, is normal now.
+        also=None if held else lambda tx: accept_looks(tx, found.adapted),
     )
     return commit_version(store, update, lease=lease)
 
@@ -82,12 +87,20 @@ def _discoveries(found: Conclusion, samples: PoolSamples, detector: Detector) ->
 def _counts(found: Conclusion, *, held: bool) -> list[Count]:
     pseudo = sum(len(d.pseudo) for d in found.discoveries)
     return [
-        Count("inner_loops", "", "held" if held else "discovered", 1),
+        Count("inner_loops", "", "held" if held else found.kind, 1),
         Count("inner_loop_rounds", "", "", found.rounds),
         Count("inner_loop_seconds", "", "", found.seconds),
         Count("discoveries", "", "", 0 if held else len(found.discoveries)),
         Count("pseudo_labels", "", "accepted", pseudo),
     ]
+
+
+def _events(found: Conclusion, samples: PoolSamples, names: Mapping[str, str]) -> list[Occurrence]:
+    adapted = [
+        Occurrence("detector.adapted", {"classes": [c.name for c in classes]}, source=source)
+        for source, classes in found.adapted.items()
+    ]
+    return [_discovered(d, names[d.name], samples) for d in found.discoveries] + adapted
 
 
 def _discovered(discovery: Discovery, name: str, samples: PoolSamples) -> Occurrence:
