@@ -137,7 +137,7 @@ def _try(
     try:
         for run in runs(plans):
             staged.append(_stage(store, run))
-        if staged:
+        if any(file for run_files in staged for file in run_files.files()):
             store.folder.sync(STAGING)
         fault_point("commit.after_sync")
         with store.transaction() as tx:

@@ -200,13 +200,15 @@ class Folder:
         synced, because a power cut leaves the file under one of the two names, and the promise
         in the database says which one it shall have.
         """
-        if self.is_local:
-            _make_durable_folder(Path(self.path(name)).parent)
+        if not self.is_local:
+            # Asked first: buckets answer a missing source with errors of many kinds.
+            if self.size(temporary) is None:
+                return self.size(name) is not None
+            self.filesystem.move(self.path(temporary), self.path(name))
+            return True
+        _make_durable_folder(Path(self.path(name)).parent)
         try:
-            if self.is_local:
-                os.replace(self.path(temporary), self.path(name))
-            else:
-                self.filesystem.move(self.path(temporary), self.path(name))
+            os.replace(self.path(temporary), self.path(name))
         except FileNotFoundError:
             return self.size(name) is not None
         return True
