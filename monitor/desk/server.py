@@ -38,7 +38,7 @@ def serve(config: Config, *, ready: Callable[[str], None], stop: threading.Event
     """Serve until ``stop`` is set or the process is told to end; ``ready`` is given the address."""
     with open_store(config) as store:
         app = build(store, config.desk)
-        listening = _listen(config.desk.host, config.desk.port)
+        listening = listen(config.desk.host, config.desk.port)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         server = uvicorn.Server(
@@ -75,12 +75,14 @@ def serve(config: Config, *, ready: Callable[[str], None], stop: threading.Event
             asyncio.run(main())
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket there, or an error that says what to do."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen(2048)  # whoever comes before we accept waits, and is not turned away
     except OSError as error:
         listening.close()
         raise CannotStart(
@@ -135,8 +137,7 @@ def start(config: Config) -> Handle:
     process.stdin.flush()
     said = _first_line(process.stdout)
     if "url" not in said:
-        process.kill()
-        process.wait()
+        Handle("", process).stop()
         raise CannotStart(said.get("error", f"the desk did not start in {START_SECONDS:.0f} s"))
     return Handle(said["url"], process)
 

@@ -1,0 +1,78 @@
+"""The description and the desk agree: whatever it describes is answered, and never with a 500."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+import uvicorn
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from monitor.config.desk import Desk as DeskConfig
+from monitor.desk.guard import Guard
+from monitor.desk.limits import Limiter
+from monitor.desk.openapi import describe
+from monitor.desk.server import listen
+from monitor.desk.table import API, RULES
+from monitor.desk.tokens import Role, add_token
+from monitor.store import Store
+from tests.desk.client import Client
+
+EXAMPLES = 8
+"""Requests for each route and method; every one of them meets the real server and store."""
+
+
+@pytest.fixture(scope="module")
+def served(mould: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The desk without a limit of requests, and an admin's token."""
+    folder = shutil.copytree(mould, tmp_path_factory.mktemp("schema") / "state")
+    with Store.open(folder) as store, listen("127.0.0.1", 0) as socket:
+        token = add_token(store, "robot", Role.ADMIN)
+        boundless = Limiter(rate=1e9, burst=10**9)
+        app = Guard(store, DeskConfig(), RULES, requests=boundless)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", ws="none"))
+        thread = threading.Thread(target=server.run, args=([socket],))
+        thread.start()
+        yield f"http://127.0.0.1:{socket.getsockname()[1]}", token
+        server.should_exit = True
+        thread.join()
+
+
+schema = schemathesis.openapi.from_dict(describe())
+
+
+@schema.parametrize()
+@settings(
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
+)
+def test_no_request_breaks_the_desk(case: Any, served: tuple[str, str]) -> None:
+    url, token = served
+    case.call_and_validate(
+        base_url=url,
+        headers={"authorization": f"Bearer {token}"},
+        checks=[
+            not_a_server_error,
+            status_code_conformance,
+            content_type_conformance,
+            response_schema_conformance,
+        ],
+    )
+
+
+def test_the_description_names_every_route_of_the_api(client: Client) -> None:
+    found = client.get("/openapi.json").json()
+    assert {
+        (method.upper(), path) for path, methods in found["paths"].items() for method in methods
+    } == {(rule.method, rule.path) for rule in API}
+    assert found == describe()
