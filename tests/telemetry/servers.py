@@ -62,7 +62,7 @@ def prometheus(folder: Path, *, monitor: str, alertmanager: str | None) -> Itera
     config["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": targets}]}]}
     folder.mkdir()
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    port = _free_port()
+    port = free_port()
     command = [
         binary,
         f"--config.file={folder / 'prometheus.yml'}",
@@ -87,7 +87,7 @@ def alertmanager(folder: Path, *, receiver: str) -> Iterator[str]:
     hook["url"] = receiver
     folder.mkdir()
     (folder / "alertmanager.yml").write_text(yaml.safe_dump(config))
-    port = _free_port()
+    port = free_port()
     command = [
         binary,
         f"--config.file={folder / 'alertmanager.yml'}",
@@ -135,7 +135,7 @@ def _get(url: str) -> dict[str, Any]:
     return found
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
