@@ -173,13 +173,14 @@ class GraphLabeller:
         # Of the known classes, only held-out samples and people's answers teach the score: a new
         # sample mistaken for a known one would teach it the opposite.
         lessons = np.zeros(shares.shape)
+        guessed = answers.unasked(len(shares))
         if self._settings.pseudo_labels:
-            guessed = answers.unasked(len(shares))
             lessons[guessed, first:] = shares[guessed, first:]
         told = list(answers.told)
         lessons[told] = shares[told]
+        known = np.where(guessed, shares[:, :first].sum(axis=1), 0.0)
         score = TwoOpinions.fit(
-            self._detector, self._space, groups, (self._pool, lessons), self._settings
+            self._detector, self._space, groups, self._pool, lessons, known, self._settings
         )
         return Conclusion(score, tuple(pseudo))
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy.stats import norm
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.bank import SubspaceBank
-from monitor.novelty.detector import Calibration, Detector, KnownClass
+from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.graph import Space
 from monitor.novelty.settings import Settings
 from monitor.novelty.subspace import Subspace
@@ -18,6 +19,8 @@ from monitor.novelty.subspace import Subspace
 # A floor under FRE, as a share of T_inner: a sample that a tiny class reproduces exactly must
 # not score infinity.
 _FLOOR = 1e-6
+# From which share of known classes on a sample of the pool stands for what is known.
+_SURE = 0.9
 # Shrinkage of the covariance that the second opinion shares between classes.
 _SHRINKAGE = 0.1
 
@@ -111,7 +114,7 @@ class SecondOpinion:
 
 @dataclass(frozen=True, slots=True)
 class Standard:
-    """Mean and spread on held-out known samples, to bring two scores to one scale."""
+    """Mean and spread on known samples, to bring two scores to one scale."""
 
     mean: float
     std: float
@@ -141,19 +144,24 @@ class TwoOpinions:
         detector: Detector,
         space: Space,
         groups: Sequence[Floats],
-        lessons: tuple[Floats, np.ndarray],
+        pool: Floats,
+        lessons: np.ndarray,
+        known: np.ndarray,
         settings: Settings,
     ) -> TwoOpinions:
-        """From the samples of each new class, and samples with the share of each class in them.
+        """From the samples of each new class, and the share of each class in the pool's samples.
 
-        The discriminant has seen the held-out samples, so its scale and T_inner come from two
-        half-fits, each judged on the half that it has not seen.
+        ``lessons`` are shares that may be learnt from; ``known`` is how surely a sample, not
+        learnt from, belongs to what is known. Scales and T_inner come from held-out samples,
+        whom the discriminant has seen, so from two half-fits, each judged on the other half; and
+        from the known part of the pool, since a few held-out samples, by which the space itself
+        was whitened, look tamer than what is still to come.
         """
         bank = SubspaceBank([Subspace.fit(g, variance=settings.variance) for g in groups])
         reserve, held = detector.reserve()
-        taught = lessons[1].sum(axis=1) > 0
-        placed = space.place(np.concatenate([reserve, lessons[0][taught]])).astype(np.float64)
-        shares = np.concatenate([np.eye(lessons[1].shape[1])[held], lessons[1][taught]])
+        taught = lessons.sum(axis=1) > 0
+        placed = space.place(np.concatenate([reserve, pool[taught]])).astype(np.float64)
+        shares = np.concatenate([np.eye(lessons.shape[1])[held], lessons[taught]])
 
         def opinion(rows: np.ndarray) -> SecondOpinion:
             chosen = np.concatenate([rows, np.ones(len(placed) - len(rows), dtype=bool)])
@@ -161,15 +169,19 @@ class TwoOpinions:
 
         everyone = np.ones(len(reserve), dtype=bool)
         even = np.arange(len(reserve)) % 2 == 0
-        ratio = log_ratio(detector, bank, reserve)
-        odds = np.empty(len(reserve))
+        whole = opinion(everyone)
+        odds = np.concatenate([np.empty(len(reserve)), whole(pool)])
         for half in (even, ~even):
-            judged = opinion(~half if (~half).any() else everyone)
-            odds[half] = judged(reserve[half])
-        scales = (Standard.of(ratio), Standard.of(odds))
-        total = scales[0](ratio) + scales[1](odds)
-        t_inner = Calibration.of(total.astype(np.float32), settings).t_inner
-        return cls(detector, bank, opinion(everyone), scales, t_inner)
+            other = opinion(~half if (~half).any() else everyone)
+            odds[: len(reserve)][half] = other(reserve[half])
+        ratio = log_ratio(detector, bank, np.concatenate([reserve, pool]))
+        judged = np.concatenate([everyone, known >= _SURE])
+        scales = (Standard.of(ratio[judged]), Standard.of(odds[judged]))
+        total = scales[0](ratio[judged]) + scales[1](odds[judged])
+        # The quantile at which a normal distribution has so many deviations. Computed as such they
+        # are stretched by a few samples of a class learnt with errors, and new ones slip under.
+        t_inner = float(np.quantile(total, norm.cdf(settings.deviations)))
+        return cls(detector, bank, whole, scales, t_inner)
 
     def __call__(self, features: Floats) -> np.ndarray:
         ratio = self.scales[0](log_ratio(self.detector, self.bank, features))
