@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -131,6 +131,8 @@ def _try(
         fresh = _pending(scored, ledger)
         digests = [digests_of(one.verdicts) for one in fresh]
         seen = tx.seen.lookup({digest for named in digests for digest in named})
+    if not (fresh or starting or closing):
+        return _results(scored, ledger, {})
     plans = plan_batches(fresh, ledger, digests, seen)
     promised = False
     staged: list[_StagedRun] = []
@@ -161,12 +163,24 @@ def _try(
     fault_point("commit.after_commit")
     for run_files in staged:
         run_files.publish()
-    ours = {plan.outcome.batch.id: plan.outcome.settled(moment) for plan in plans}
-    ledger.update(ours)
-    return [Committed(ledger[n], ours.pop(n, None) is None) for n in (o.batch_id for o in scored)]
+    done = {plan.outcome.batch.id: plan.outcome.settled(moment) for plan in plans}
+    return _results(scored, ledger, done)
 
 
-def _pending(scored: Sequence[ScoredBatch], ledger: dict[int, Batch]) -> list[ScoredBatch]:
+def _results(
+    scored: Sequence[ScoredBatch], ledger: Mapping[int, Batch], done: Mapping[int, Batch]
+) -> list[Committed]:
+    """In the given order; what was settled before, or given twice, had been done already."""
+    now = {**ledger, **done}
+    ours = set(done)
+    results = []
+    for one in scored:
+        results.append(Committed(now[one.batch_id], already=one.batch_id not in ours))
+        ours.discard(one.batch_id)
+    return results
+
+
+def _pending(scored: Sequence[ScoredBatch], ledger: Mapping[int, Batch]) -> list[ScoredBatch]:
     """Step 1; of a batch that is given twice the first counts."""
     first: dict[int, ScoredBatch] = {}
     for one in scored:
