@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from monitor.config.desk import Desk as DeskConfig
 from monitor.errors import ConcladError
+from monitor.people.catalog import keep_answered_pictures
 from monitor.store.retention import drop_thumbnails
 from monitor.store.store import Store
 
@@ -28,9 +29,13 @@ async def housekeeping(store: Store, config: DeskConfig) -> None:
 
 
 def drop_old_pictures(store: Store, config: DeskConfig) -> int:
-    """Delete pictures of questions that ended longer ago than ``desk.keep_pictures_days``."""
+    """Delete pictures of questions that ended longer ago than ``desk.keep_pictures_days``.
+
+    A few of each class stay with it: somebody has to see next year what it looked like.
+    """
     if config.keep_pictures_days is None:
         return 0
     with store.reading() as tx:
         before = tx.now - timedelta(days=config.keep_pictures_days)
+    keep_answered_pictures(store)
     return drop_thumbnails(store, before=before)

@@ -55,6 +55,8 @@ class Group:
     """Questions about images that look alike to the detector."""
 
     suspect: Suspect
+    nearest: str | None
+    """What tells groups apart that the detector has no suspicion about."""
     cards: tuple[Card, ...]
 
 
@@ -183,8 +185,11 @@ def _grouped(cards: Sequence[Card]) -> tuple[Group, ...]:
     """Suspected new classes first, those without a name last; larger groups before smaller."""
     groups: dict[str, list[Card]] = {}
     for card in cards:
-        groups.setdefault(card.suspect.key, []).append(card)
-    found = [Group(members[0].suspect, tuple(members)) for members in groups.values()]
+        key = card.suspect.key or f"near {card.nearest}"
+        groups.setdefault(key, []).append(card)
+    found = [
+        Group(members[0].suspect, members[0].nearest, tuple(members)) for members in groups.values()
+    ]
     return tuple(
         sorted(
             found,
@@ -193,6 +198,7 @@ def _grouped(cards: Sequence[Card]) -> tuple[Group, ...]:
                 not group.suspect.is_new,
                 -len(group.cards),
                 group.suspect.key,
+                group.nearest or "",
             ),
         )
     )

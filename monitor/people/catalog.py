@@ -11,11 +11,14 @@ from enum import StrEnum
 from sqlalchemy import select
 
 from monitor.people.knowing import knowledge_of
-from monitor.store.exemplars import Exemplar, all_exemplars
+from monitor.store.exemplars import Exemplar, all_exemplars, exemplars_of, keep_exemplars
 from monitor.store.rows import ClassRow
 from monitor.store.schema import answers, queries
-from monitor.store.states import ClassOrigin
+from monitor.store.states import ClassOrigin, QueryState
 from monitor.store.store import Store, Transaction
+
+PICTURES = 8
+"""Pictures that stand for a class once those of its questions are gone; as many as a fit keeps."""
 
 
 class Standing(StrEnum):
@@ -85,8 +88,33 @@ def list_classes(store: Store) -> list[ClassView]:
     return sorted(views, key=lambda view: list(Standing).index(view.standing))
 
 
-def _answered(tx: Transaction) -> tuple[Counter[str], dict[str, list[Exemplar]]]:
-    """How many standing answers name each class, and the pictures that they were given to."""
+def keep_answered_pictures(store: Store, most: int = PICTURES) -> int:
+    """Let pictures of ended questions stand for the class that was answered; returns how many.
+
+    Pictures of questions are deleted in time, those of a class stay with it.
+    """
+    kept = 0
+    with store.transaction() as tx:
+        _, asked = _answered(tx, ended=True)
+        for class_id, pictures in asked.items():
+            shown = exemplars_of(tx, class_id)
+            known = {one.thumbnail for one in shown}
+            fresh = [one for one in _distinct(pictures) if one.thumbnail not in known]
+            fresh = fresh[: max(0, most - len(shown))]
+            if fresh:
+                keep_exemplars(tx, class_id, [*shown, *fresh])
+                kept += len(fresh)
+    return kept
+
+
+def _answered(
+    tx: Transaction, *, ended: bool = False
+) -> tuple[Counter[str], dict[str, list[Exemplar]]]:
+    """How many standing answers name each class, and the pictures that they were given to.
+
+    With ``ended`` only answers that can no longer be taken back.
+    """
+    states = [QueryState.CLOSED] if ended else list(QueryState)
     counts: Counter[str] = Counter()
     pictures: dict[str, list[Exemplar]] = {}
     found = tx.connection.execute(
@@ -98,7 +126,7 @@ def _answered(tx: Transaction) -> tuple[Counter[str], dict[str, list[Exemplar]]]
             queries.c.captured_at,
         )
         .join(queries, queries.c.answer_id == answers.c.id)
-        .where(answers.c.class_id.is_not(None))
+        .where(answers.c.class_id.is_not(None), queries.c.state.in_(states))
         .order_by(answers.c.id.desc())
     )
     for class_id, thumbnail, source_id, image_id, captured_at in found:

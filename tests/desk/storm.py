@@ -91,12 +91,10 @@ def _annotate(url: str, seed: int, token: str, lend: int) -> Tally:
 def assert_whole(store: Store, tally: Tally) -> None:
     """None lost, none double, and the budget kept."""
     with store.reading() as tx:
-        states = {
-            state: count
-            for state, count in tx.connection.execute(
-                select(queries.c.state, func.count()).group_by(queries.c.state)
-            )
-        }
+        counted = tx.connection.execute(
+            select(queries.c.state, func.count()).group_by(queries.c.state)
+        )
+        states: Counter[QueryState] = Counter(dict(counted.tuples().all()))
         total = sum(states.values())
         assert states == {QueryState.ANSWERED: total}, "nothing is left open"
         rows = tx.connection.execute(

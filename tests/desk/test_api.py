@@ -15,6 +15,7 @@ from monitor.desk.app import build
 from monitor.desk.guard import Guard
 from monitor.desk.housekeeping import drop_old_pictures
 from monitor.desk.queue import read_queue
+from monitor.people.catalog import list_classes
 from monitor.people.operations import retire
 from monitor.store import Store, check
 from monitor.store.states import QueryState
@@ -84,6 +85,7 @@ def test_the_queue_groups_by_what_is_suspected(store: Store) -> None:
     queue = read_queue(store, "ada", 60)
     found = [(group.suspect.name, len(group.cards)) for group in queue.groups]
     assert found == [("dune", 10), ("water", 5), (None, 5)]
+    assert queue.groups[-1].nearest == "water"
     assert (queue.progress.asked, queue.progress.answered, queue.progress.remaining) == (20, 0, 10)
     # Suspected of ten, and nearest to ten each.
     assert [view.name for view in queue.palette][:1] == ["dune"]
@@ -237,6 +239,7 @@ def test_old_pictures_are_let_go(store: Store) -> None:
     with store.reading() as tx:
         closed = [query.thumbnail for query in tx.queries.of_pool(1)]
         moment = tx.now
+    assert all(closed)
     assert drop_old_pictures(store, DeskConfig(keep_pictures_days=1)) == 0
     later = Store(store.database, store.folder, clock=lambda: moment + timedelta(days=2))
     assert drop_old_pictures(later, DeskConfig(keep_pictures_days=None)) == 0
@@ -245,3 +248,19 @@ def test_old_pictures_are_let_go(store: Store) -> None:
         assert all(query.thumbnail is None for query in tx.queries.of_pool(1))
         assert all(query.thumbnail for query in tx.queries.of_pool(2))
         assert tx.queries.get(21).state is QueryState.OPEN
+
+
+def test_a_class_keeps_pictures_of_what_was_answered(client: Client, store: Store) -> None:
+    give(client, "one", *((number, "glacier") for number in range(21, 33)))
+    with store.transaction() as tx:
+        tx.queries.close_round(2, 1)
+        moment = tx.now
+    later = Store(store.database, store.folder, clock=lambda: moment + timedelta(days=2))
+    drop_old_pictures(later, DeskConfig(keep_pictures_days=1))
+    [glacier] = [view for view in list_classes(store) if view.name == "glacier"]
+    assert len(glacier.exemplars) == 8
+    assert all(one.by == "person" and one.source_id for one in glacier.exemplars)
+    for one in glacier.exemplars:
+        assert client.get(f"/thumbnails/{one.thumbnail}").status == 200
+    assert drop_old_pictures(later, DeskConfig(keep_pictures_days=1)) == 0
+    assert [finding for finding in check(store) if finding.code != "picture-unused"] == []
