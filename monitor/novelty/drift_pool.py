@@ -42,7 +42,8 @@ def watch(
 
     ``stats`` has a row for each image, as the features have; ``at`` is when the pool, or each of
     its sources, was captured, in POSIX seconds. Sources that the pool does not show keep their
-    state. A source whose normal look is still being learnt is judged by this pool alone.
+    state. A shift so strong that this pool alone shows it is taken back before its alarm is
+    raised, which takes a pool or two, and also while the normal look is still being learnt.
 
     >>> from monitor.novelty.detector import Detector
     >>> rng = np.random.default_rng(0)
@@ -71,6 +72,6 @@ def watch(
     shifted = [
         source
         for source, verdict in verdicts.items()
-        if (alone[source].shifted if verdict.learning else verdict.shifted)
+        if verdict.shifted or alone[source].shifted
     ]
     return Watched(after, verdicts, split(sketch, features, sources, shifted=shifted))

@@ -21,6 +21,9 @@ from monitor.novelty.provisional import provisional_clusters
 from monitor.novelty.rounds import AT_THE_END, PseudoLabel
 from monitor.pipeline.gate import Inspection, inspect
 
+# A source whose look was learnt may exceed T_inner so many times as often as held-out images do.
+_SETTLED = 2.0
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Progress:
@@ -66,6 +69,8 @@ class Conclusion:
     missed: float | None
     seconds: float
     adapted: Mapping[str, tuple[AdaptedClass, ...]] = field(default_factory=dict)
+    settled: tuple[str, ...] = ()
+    """Of those sources, the ones that are novel no more often than others now."""
     provisional: bool = False
     """The classes come from clusters, not from answers."""
 
@@ -204,7 +209,14 @@ def _conclude(
         missed=update.missed,
         seconds=time.perf_counter() - began,
         adapted=adapted,
+        settled=tuple(s for s in adapted if _is_settled(detector, features[progress.shifted[s]])),
     )
+
+
+def _is_settled(detector: Detector, features: Floats) -> bool:
+    """Whether a shifted source has come back to about the rate of chance."""
+    rate = detector.calibration.exceedance
+    return bool(detector.score(features).novel.mean() <= _SETTLED * rate)
 
 
 def _adapted(

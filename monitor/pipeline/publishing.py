@@ -59,7 +59,7 @@ def publish(
         counts=_counts(found, held=held),
         events=[] if held else _events(found, samples, names),
         # A look that people have called known, and the detector has learnt, is normal now.
-        also=None if held else lambda tx: accept_looks(tx, found.adapted),
+        also=None if held else lambda tx: accept_looks(tx, found.settled),
     )
     return commit_version(store, update, lease=lease)
 
