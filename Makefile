@@ -47,8 +47,8 @@ format: install  ## Let ruff put the code in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-demo: install  ## Learn six handwritten digits, then meet all ten
-	@scripts/demo
+demo: install  ## Watch a feed with surprises; DEMO='--data file.parquet' takes your own images
+	@scripts/demo $(DEMO)
 
 # The datasets of the evaluation; name others with DATA='a.parquet b.parquet'.
 DATA ?= $(wildcard ../shared/data/*.parquet)

@@ -43,11 +43,13 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "monitor.cli.detector:detector",
         "List detector versions, compare them, and go back.",
     ),
+    "drift": ("monitor.cli.drift:drift", "Show which sources look different from usual."),
     "doctor": (
         "monitor.cli.doctor:doctor",
         "Look whether this machine or cluster can run the monitor.",
     ),
     "purge": ("monitor.cli.purge:purge", "Remove what is kept of a source's images."),
+    "demo": ("monitor.cli.demo:demo", "Watch a feed with surprises, in two minutes."),
     "store": ("monitor.cli.store:store", "Look after the state folder."),
 }
 

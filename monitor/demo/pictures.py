@@ -38,6 +38,11 @@ class Pictures(Protocol):
     @property
     def labels(self) -> tuple[str, ...]: ...
 
+    @property
+    def training(self) -> int:
+        """Labelled images of each known class that a story should begin with."""
+        ...
+
     def of(self, label: str, number: int, *, dirty: bool = False) -> bytes: ...
 
 
@@ -55,6 +60,11 @@ class Drawn:
     def labels(self) -> tuple[str, ...]:
         return tuple(SCENES)
 
+    @property
+    def training(self) -> int:
+        # Enough for these; each costs as much to draw as to embed.
+        return 150
+
     def of(self, label: str, number: int, *, dirty: bool = False) -> bytes:
         pixels = render(label, (self.seed, number))
         return jpeg(soiled(pixels, self.seed) if dirty else pixels)
@@ -71,6 +81,11 @@ class Collected:
     @property
     def labels(self) -> tuple[str, ...]:
         return tuple(self.images)
+
+    @property
+    def training(self) -> int:
+        # Real classes vary more. No more than half of the smallest: the feed shall not repeat it.
+        return min(300, min(len(images) for images in self.images.values()) // 2)
 
     def of(self, label: str, number: int, *, dirty: bool = False) -> bytes:
         images = self.images[label]

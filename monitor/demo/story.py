@@ -28,15 +28,18 @@ LEAST_CLASSES = 5
 MOST_KNOWN = 6
 """More would make learning them longer, and the story no better."""
 
-# On which day, at which source, in units of the whole feed. The gaps leave each arrival a pool or
-# two of its own; the two that share a day share a pool.
-_ARRIVALS = ((0.15, "coast"), (0.36, "valley"), (0.66, "coast"), (0.66, "valley"), (0.85, "coast"))
-_LENS = ("valley", 0.50, 0.64)
+# When and where, in units of the whole feed, of which a pool takes an eighth: each arrival has a
+# pool of its own, the two that share a day share a pool, and so has the dirty lens.
+POOLS = 8
+_ARRIVALS = (
+    (0.125, "coast"), (0.292, "valley"), (0.625, "coast"), (0.625, "valley"), (0.75, "coast"),
+)  # fmt: skip
+_LENS = ("valley", 0.5, 0.625)
 
 MOST_CLASSES = MOST_KNOWN + len(_ARRIVALS)
 
-FRESH_SHARE = 0.36
-"""Of its source's images, as long as a class is news: about an eighth of a pool."""
+FRESH_SHARE = 0.5
+"""Of its source's images, as long as a class is news: about a sixth of a pool."""
 FRESH_DAYS = 0.15
 LATER_SHARE = 0.12
 
@@ -81,8 +84,8 @@ class Story:
 
     >>> story = Story.of(["water", "forest", "town", "harbour", "airport", "quarry"], days=20)
     >>> story.known, [(a.label, a.source, a.day) for a in story.arrivals]
-    (('water', 'forest'), [('town', 'coast', 3), ('harbour', 'valley', 7), \
-('airport', 'coast', 13), ('quarry', 'valley', 13)])
+    (('water', 'forest'), [('town', 'coast', 2), ('harbour', 'valley', 5), \
+('airport', 'coast', 12), ('quarry', 'valley', 12)])
     """
 
     known: tuple[str, ...]
@@ -96,7 +99,7 @@ class Story:
 
     @classmethod
     def of(
-        cls, labels: Sequence[str], *, days: int = 24, per_day: int = 30, training: int = 100
+        cls, labels: Sequence[str], *, days: int = 24, per_day: int = 40, training: int = 100
     ) -> Story:
         """The first labels are known from the beginning, the last ones arrive one by one."""
         if len(set(labels)) < LEAST_CLASSES:
@@ -120,6 +123,11 @@ class Story:
             per_day=per_day,
             training=training,
         )
+
+    @property
+    def images(self) -> int:
+        """Of the whole feed."""
+        return self.days * self.per_day * len(SOURCES)
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -63,7 +63,18 @@ def write(
         _date(path, its[-1].captured_at)
         done += len(its)
         progress(done, total)
-    return Written(folder / LABELLED, folder / FEED, len(training), len(shots), len(parts) - 1)
+    return expected(story, folder)
+
+
+def expected(story: Story, folder: Path) -> Written:
+    """What ``write`` leaves in a folder."""
+    return Written(
+        labelled=folder / LABELLED,
+        feed=folder / FEED,
+        training=story.training * len(story.known),
+        images=story.images,
+        files=story.days * len(SOURCES),
+    )
 
 
 def labelled_shots(story: Story) -> list[Shot]:

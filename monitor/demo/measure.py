@@ -1,0 +1,223 @@
+"""How well the monitor did: its verdicts against the truth that only the demo knows.
+
+An image is truly novel if the detector version that judged it did not know its class. The same
+class is therefore novel before its discovery and known afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from monitor.demo.story import Story
+from monitor.demo.stream import Written
+from monitor.store import Store
+from monitor.store.files import NOVEL, current, read_table
+from monitor.store.states import PoolState
+
+_COLUMNS = (
+    "image_id",
+    "source_id",
+    "captured_at",
+    "verdict",
+    "nearest_class",
+    "detector_version",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One verdict beside the truth."""
+
+    source: str
+    captured_at: datetime
+    label: str
+    novel: bool
+    """What the monitor said."""
+    truly_novel: bool
+    right_class: bool
+    """Whether the nearest known class is the true one."""
+    version: int
+    dirty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """So many of so many.
+
+    >>> str(Share(3, 4)), str(Share(0, 0))
+    ('75%', '-')
+    """
+
+    part: int
+    whole: int
+
+    @property
+    def value(self) -> float | None:
+        return self.part / self.whole if self.whole else None
+
+    def __str__(self) -> str:
+        return "-" if self.value is None else f"{self.value:.0%}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClassOutcome:
+    """What became of one class of the feed."""
+
+    label: str
+    arrived_at: datetime | None
+    """None for a class that was known from the beginning."""
+    found_at: datetime | None
+    """The time of the first image that a detector judged which knows the class."""
+    version: int | None
+    answers: int
+    """Questions whose answer was this class."""
+    recall: Share
+    """While it was unknown: its images that were called novel."""
+    false_novel: Share
+    """While it was known: its images that were called novel all the same (clean lens only)."""
+    recognised: Share
+    """Of those that were called known while it was known, the nearest class was the right one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The whole run against the truth."""
+
+    judgements: tuple[Judgement, ...]
+    classes: tuple[ClassOutcome, ...]
+    precision: Share
+    """Of the images called novel through a clean lens, those that were."""
+    recall: Share
+    """Of the truly novel images, those that were called so."""
+    dirty_novel: Share
+    """Of the images through the dirty lens, those that were called novel."""
+    questions: int
+    dirty_questions: int
+    """Of these, about images through the dirty lens."""
+    pools: dict[str, int]
+    version: int
+    rejected: int
+
+    @property
+    def discovered(self) -> tuple[str, ...]:
+        return tuple(c.label for c in self.classes if c.arrived_at and c.found_at)
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        return tuple(c.label for c in self.classes if c.arrived_at and not c.found_at)
+
+
+def measure(store: Store, story: Story, written: Written) -> Outcome:
+    """Compare every verdict in the store with the labels of the feed."""
+    with store.reading() as tx:
+        known_since = {c.name: c.created_in for c in tx.classes.all() if c.created_in is not None}
+        names = {c.id: c.name for c in tx.classes.all()}
+        last = tx.versions.current()
+        questions = int(tx.counters.value("labels_spent"))
+        pools = {str(state): n for state, n in tx.pools.count_by_state().items()}
+        asked = [
+            tx.queries.of_pool(pool.id)
+            for pool in tx.pools.in_state(*PoolState, limit=_MANY)
+            if pool.asked
+        ]
+        dirty = sum(
+            query.captured_at is not None
+            and story.lens.soils(query.source_id, story.day_of(query.captured_at))
+            for queries in asked
+            for query in queries
+        )
+        answers = [
+            names[answer.class_id]
+            for queries in asked
+            if queries
+            for answer in tx.answers.standing(queries[0].pool_id).values()
+            if answer.class_id is not None
+        ]
+        images = {count.label: 0 for count in tx.counters.all("images")}
+        for count in tx.counters.all("images"):
+            images[count.label] += int(count.value)
+    judgements = _judgements(store, story, written, known_since)
+    return Outcome(
+        judgements=judgements,
+        classes=tuple(
+            _class(label, story, judgements, known_since.get(label), answers)
+            for label in story.labels
+        ),
+        precision=_share([j.truly_novel for j in judgements if j.novel and not j.dirty]),
+        recall=_share([j.novel for j in judgements if j.truly_novel]),
+        dirty_novel=_share([j.novel for j in judgements if j.dirty and not j.truly_novel]),
+        questions=questions,
+        dirty_questions=dirty,
+        pools=pools,
+        version=last.number if last else 0,
+        rejected=images.get("rejected", 0),
+    )
+
+
+_MANY = 1_000_000
+
+
+def _judgements(
+    store: Store, story: Story, written: Written, known_since: dict[str, int]
+) -> tuple[Judgement, ...]:
+    files = sorted(written.feed.rglob("*.parquet"))
+    feed = pa.concat_tables(pq.read_table(file, columns=["image_id", "label"]) for file in files)
+    truth = dict(zip(*(feed.column(name).to_pylist() for name in feed.column_names), strict=True))
+    judged = []
+    for name in current(store.folder, "verdicts"):
+        for row in read_table(store.folder, name, _COLUMNS).to_pylist():
+            label, version = truth[row["image_id"]], row["detector_version"]
+            since = known_since.get(label)
+            moment = row["captured_at"]
+            judged.append(
+                Judgement(
+                    source=row["source_id"],
+                    captured_at=moment,
+                    label=label,
+                    novel=row["verdict"] == NOVEL,
+                    truly_novel=since is None or version < since,
+                    right_class=row["nearest_class"] == label,
+                    version=version,
+                    dirty=story.lens.soils(row["source_id"], story.day_of(moment)),
+                )
+            )
+    return tuple(sorted(judged, key=lambda j: j.captured_at))
+
+
+def _class(
+    label: str,
+    story: Story,
+    judgements: Sequence[Judgement],
+    version: int | None,
+    answers: Sequence[str],
+) -> ClassOutcome:
+    its = [j for j in judgements if j.label == label]
+    known = [j for j in its if not j.truly_novel and not j.dirty]
+    arrived = label not in story.known
+    return ClassOutcome(
+        label=label,
+        arrived_at=its[0].captured_at if arrived and its else None,
+        found_at=first_use(judgements, version) if version is not None else None,
+        version=version,
+        answers=sum(answer == label for answer in answers),
+        recall=_share([j.novel for j in its if j.truly_novel]),
+        false_novel=_share([j.novel for j in known]),
+        recognised=_share([j.right_class for j in known if not j.novel]),
+    )
+
+
+def first_use(judgements: Sequence[Judgement], version: int) -> datetime | None:
+    """When, in the feed's own time, a version came into use; the feed's end if after it."""
+    times = [j.captured_at for j in judgements if j.version >= version]
+    if times:
+        return min(times)
+    return max((j.captured_at for j in judgements), default=None)
+
+
+def _share(hits: Sequence[bool]) -> Share:
+    return Share(sum(hits), len(hits))
