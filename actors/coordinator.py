@@ -144,7 +144,7 @@ class Coordinator:
     def _commit(self) -> None:
         """Commit what has been scored at the front, up to where the pool is full."""
         self._is_held = self._lockstep and not self._is_settled()
-        if self._is_held:
+        if self._is_held or next(self._flights.front(Stage.SCORED), None) is None:
             return
         ready: list[Flight] = []
         with self._store.reading() as tx:

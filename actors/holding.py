@@ -8,15 +8,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 
-from actors.housekeeping import LEASE_SECONDS, LEASE_TIME
 from monitor.errors import ConcladError
 from monitor.store import Store
 from monitor.store.errors import LeaseHeld
 from monitor.store.rows import Lease
 
 NAME = "coordinator"
+#: The lease outlives a machine that is gone by this long, and no longer.
+LEASE_TIME = timedelta(seconds=60)
+LEASE_SECONDS = LEASE_TIME.total_seconds() / 4
 #: How often a lease that has not run out yet is looked at.
 LOOK_SECONDS = 1.0
 
@@ -54,7 +57,11 @@ def hold(store: Store, *, sleep: Callable[[float], None] = time.sleep) -> Lease:
 
 @contextmanager
 def renewing(store: Store, lease: Lease) -> Iterator[None]:
-    """Keep the lease while something takes long: a cluster and its backbones may start slowly."""
+    """Keep the lease for as long as this process lives, whatever it is busy with.
+
+    In a thread of its own: a cluster may take minutes to start, and so may an inner loop where
+    one process does everything.
+    """
     over = threading.Event()
 
     def renew() -> None:

@@ -1,4 +1,4 @@
-"""What the coordinator does now and then: its lease, its signs of life, tidying up."""
+"""What the coordinator does now and then: its signs of life, tidying up."""
 
 from __future__ import annotations
 
@@ -22,9 +22,6 @@ from monitor.store import Store, compact, drop_spools
 from monitor.store.errors import LeaseHeld, StoreBusy
 from monitor.store.rows import Count, Lease
 
-#: The lease outlives a coordinator that hangs by this long, and no longer.
-LEASE_TIME = timedelta(seconds=60)
-LEASE_SECONDS = LEASE_TIME.total_seconds() / 4
 #: How often signs of life and readings by source are written.
 NOTES_SECONDS = 5.0
 #: Small output files are merged after so many commits.
@@ -62,7 +59,6 @@ class Housekeeper:
         self._store, self._config, self._crew, self._lease = store, config, crew, lease
         self._observer = observer
         self._clock = clock
-        self._renewed = clock()
         self._noted = -float("inf")
         self._readings: dict[str, _Reading] = {}
         self._restarts: dict[str, int] = {}
@@ -87,9 +83,6 @@ class Housekeeper:
 
     def tick(self, unfinished: int) -> None:
         now = self._clock()
-        if now - self._renewed >= LEASE_SECONDS:
-            self._store.renew_lease(self._lease, LEASE_TIME)
-            self._renewed = now
         if now - self._noted >= NOTES_SECONDS:
             self._noted = now
             self._note(unfinished)

@@ -76,11 +76,11 @@ def run(
                     Told("suspicion", "the last runs died without progress: trying batches alone")
                 )
             with contextlib.ExitStack() as stack:
+                stack.enter_context(renewing(store, lease))
                 say = partial(_say, listener)
                 observer = stack.enter_context(services(store, config, say)) if services else None
-                with renewing(store, lease):
-                    crew = stack.enter_context(_crew(config, open_engine, listener))
-                    fingerprint = crew.start()
+                crew = stack.enter_context(_crew(config, open_engine, listener))
+                fingerprint = crew.start()
                 house = Housekeeper(store, config, crew, lease, observer=observer)
                 stack.callback(house.close)
                 coordinator = Coordinator(

@@ -23,8 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from actors.holding import NAME
-from actors.housekeeping import LEASE_TIME
+from actors.holding import LEASE_TIME, NAME
 from actors.run import run
 from bench.standins import (
     Table,
