@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from monitor import __version__
 from monitor.config import load
 from tests.deploy.kuberay import problems
 from tests.deploy.manifests import (
+    DEPLOY,
     KUBERAY,
     OVERLAYS,
     ROOT,
@@ -252,3 +254,25 @@ def test_buckets_and_database_replace_the_volumes() -> None:
         assert "PGPASSWORD" not in variables, "workers never see the database"
         [endpoint] = [v["value"] for v in worker["env"] if v["name"] == "AWS_ENDPOINT_URL"]
         assert endpoint == places["data"]["AWS_ENDPOINT_URL"]
+
+
+@each_overlay
+def test_alerts_and_dashboards_are_those_of_the_repository(overlay: str) -> None:
+    [rule] = of_kind(overlay, "PrometheusRule")
+    groups = [
+        group
+        for file in sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
+        for group in yaml.safe_load(file.read_text())["groups"]
+    ]
+    assert rule["spec"]["groups"] == groups, "run: python deploy/kuberay/rules.py"
+    shown = {
+        name: json.loads(text)
+        for manifest in of_kind(overlay, "ConfigMap")
+        if manifest["metadata"].get("labels", {}).get("grafana_dashboard") == "1"
+        for name, text in manifest["data"].items()
+    }
+    kept = {
+        file.name: json.loads(file.read_text())
+        for file in (DEPLOY / "grafana" / "dashboards").glob("*.json")
+    }
+    assert shown == kept

@@ -1,0 +1,280 @@
+"""What the coordinator and the scorers cost at scale, with stand-ins for the embedders.
+
+    .venv/bin/python bench/scale.py [--files 2500] [--sources 10 100 1000 10000]
+
+Two questions, each answered as ratios in one run. Does a batch cost the coordinator the same
+whether ten sources send or ten thousand? Does scoring grow with the classes as one product does?
+And what does a million images take on disk? Features are drawn, not embedded; everything else,
+from listing the feed to merged verdict files, is what `conclad run` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections import deque
+from collections.abc import Hashable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from actors.boxes import Box
+from actors.coordinator import Coordinator
+from actors.crew import ROLES, Done, Role
+from actors.embedder import Header
+from actors.holding import hold
+from actors.updater import Updater
+from monitor.config import Config, load
+from monitor.feed.image_stats import STATS
+from monitor.feed.plan import BatchSpec
+from monitor.novelty.detector import Detector
+from monitor.novelty.fingerprint import Fingerprint
+from monitor.pipeline.embedded import EmbeddedBatch, Place
+from monitor.pipeline.judging import LABELS, Judged, judge
+from monitor.store import NewClass, Store, Update, commit_version, compact, recover
+from monitor.store.rows import Count
+from monitor.store.states import ClassOrigin
+
+ROWS = 8
+"""Images of a file and batch: many cameras that send small files are the hard case."""
+DIMENSION = 64
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class StandIns:
+    """A crew whose work takes no time that matters; what it takes is counted apart."""
+
+    def __init__(self, detector: Detector, features: np.ndarray, sources: int) -> None:
+        self._detector, self._features, self._sources = detector, features, sources
+        self._updater = Updater()
+        self._queue: deque[tuple[Role, Hashable, str, tuple[Any, ...]]] = deque()
+        self.seconds = self.work = 0.0
+        self.batches = 0
+
+    def start(self) -> Fingerprint:
+        return self._detector.fingerprint
+
+    def capacity(self, role: Role) -> int:
+        return 64
+
+    def room(self, role: Role) -> int:
+        return self.capacity(role) - sum(waiting[0] == role for waiting in self._queue)
+
+    def submit(self, role: Role, key: Hashable, method: str, *arguments: Any) -> None:
+        self._queue.append((role, key, method, arguments))
+
+    def wait(self, timeout: float) -> list[Done]:
+        began, worked = time.perf_counter(), time.process_time()
+        done = [self._do(*work) for work in self._queue]
+        self._queue.clear()
+        if not done:
+            time.sleep(min(timeout, 0.01))
+        self.seconds += time.perf_counter() - began
+        self.work += time.process_time() - worked
+        return done
+
+    def _do(self, role: Role, key: Hashable, method: str, arguments: tuple[Any, ...]) -> Done:
+        if role == "embedder":
+            batch = self._embed(arguments[0])
+            self.batches += 1
+            return Done(role, key, (Header(len(batch.places), 0, 0.0), batch))
+        if role == "scorer":
+            return Done(role, key, self._judge(*arguments))
+        # Looks at each pool for drift; the images are known, so nobody is asked.
+        assert (role, method) == ("updater", "look"), f"the {role} shall {method}"
+        return Done(role, key, self._updater.look(*arguments))
+
+    def _embed(self, spec: BatchSpec) -> EmbeddedBatch:
+        file = int(Path(spec.file.path).stem)
+        places = tuple(
+            Place(row, f"{file}-{row}", name_of(file % self._sources), NOON)
+            for row in range(spec.first_row, spec.first_row + spec.rows)
+        )
+        start = file * ROWS % (len(self._features) - ROWS)
+        features = self._features[start : start + spec.rows]
+        return EmbeddedBatch(
+            spec, places, features, np.zeros((spec.rows, len(STATS)), np.float32), ()
+        )
+
+    def _judge(self, batch: EmbeddedBatch, box: Box) -> Judged:
+        return judge(batch, self._detector, box.number)
+
+    def box(self, number: int, detector: Detector) -> Box:
+        return Box(number, detector)
+
+    def up(self) -> dict[str, int]:
+        return dict.fromkeys(ROLES, 1)
+
+    def restarts(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        self._queue.clear()
+
+
+def name_of(source: int) -> str:
+    return f"cam-{source:05d}"
+
+
+def remember(store: Store, sources: int) -> None:
+    """The totals that sources leave behind after some weeks: ten counters and a note each."""
+    with store.transaction() as tx:
+        for source in map(name_of, range(sources)):
+            tx.counters.add(
+                [
+                    Count("images", source, "known", 1000.0),
+                    Count("above", source, "", 20.0),
+                    Count("expected_above", source, "", 20.0),
+                    Count("score_ratio_sum", source, "", 700.0),
+                    *(Count("score_ratio", source, label, 100.0) for label in LABELS[:6]),
+                ]
+            )
+            tx.notes.set("source", source, {"last_captured_at": NOON.isoformat()})
+
+
+def make_feed(folder: Path, files: int) -> None:
+    """Files of a few rows, whose images nobody will open."""
+    table = pa.table(
+        {
+            "image_id": [str(row) for row in range(ROWS)],
+            "captured_at": pa.array([NOON] * ROWS, pa.timestamp("us", "UTC")),
+            "source_id": ["cam"] * ROWS,
+            "image": pa.array([b"-"] * ROWS, pa.binary()),
+        }
+    )
+    folder.mkdir(parents=True)
+    first = folder / "00000.parquet"
+    pq.write_table(table, first)
+    whole = first.read_bytes()
+    for number in range(1, files):
+        (folder / f"{number:05d}.parquet").write_bytes(whole)
+
+
+def clusters(
+    classes: int, each: int, dimension: int, seed: int = 0
+) -> tuple[np.ndarray, Sequence[str]]:
+    """Features of classes that lie well apart, each in few directions, as real ones do."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(0, 4, (classes, 1, dimension)).astype(np.float32)
+    directions = rng.normal(0, 1, (classes, 5, dimension)).astype(np.float32)
+    inside = np.einsum("cne,ced->cnd", rng.normal(0, 1, (classes, each, 5)), directions)
+    noise = rng.normal(0, 0.3, (classes, each, dimension))
+    features = (centres + inside + noise).astype(np.float32).reshape(-1, dimension)
+    return features, [f"class-{c:04d}" for c in range(classes) for _ in range(each)]
+
+
+def coordinate(
+    folder: Path, feed: Path, sources: int, detector: Detector, features: np.ndarray
+) -> None:
+    """One run over the whole feed; prints what a batch cost the coordinator."""
+    settings = (
+        f"feed.path={feed}",
+        f"state.dir={folder}",
+        f"feed.batch_rows={ROWS}",
+        "pools.false_alarms=1000000000000.0",
+    )
+    config: Config = load(overrides=settings, environ={}).config
+    with Store.open(folder) as store:
+        classes = [NewClass(c.id, c.name, ClassOrigin.FIT) for c in detector.classes]
+        commit_version(store, Update("fit:1", detector, None, classes))
+        remember(store, sources)
+        lease = hold(store)
+        recover(store, lease)
+        crew = StandIns(detector, features, sources)
+        coordinator = Coordinator(store, config, crew, lease, crew.start(), once=True)
+        began, worked = time.perf_counter(), time.process_time()
+        coordinator.run()
+        wall = time.perf_counter() - began - crew.seconds
+        work = time.process_time() - worked - crew.work
+        store.release_lease(lease)
+        count = crew.batches
+        print(
+            f"{sources:>7,} sources, {count:,} batches: {count / wall:5.0f} batches/s, "
+            f"{1e3 * wall / count:.2f} ms each, of which the processor {1e3 * work / count:.2f} ms",
+            flush=True,
+        )
+        measure_disk(store, count * ROWS)
+
+
+def measure_disk(store: Store, images: int) -> None:
+    for kind in ("verdicts", "rejected"):
+        compact(store, kind, owner="scale", least_files=2)
+    sizes: dict[str, int] = {}
+    for entry in store.folder.list():
+        room = entry.name.partition("/")[0]
+        room = "database" if room.startswith("conclad.db") else room
+        sizes[room] = sizes.get(room, 0) + entry.size
+    shown = ", ".join(
+        f"{room} {sizes[room] / images:.0f}"
+        for room in ("verdicts", "features", "database")
+        if room in sizes
+    )
+    print(f"{'':>7}  bytes an image: {shown}", flush=True)
+
+
+def score(counts: Sequence[int], dimension: int, batch: int, seconds: float) -> None:
+    """Time of one image against so many classes, and against what one product predicts."""
+    print(f"\nscoring, {dimension} features, batches of {batch}, one thread")
+    for number in counts:
+        features, labels = clusters(number, 24, dimension)
+        detector = Detector.fit(features, labels)
+        picked = features[np.random.default_rng(1).integers(0, len(features), batch)]
+        detector.score(picked)
+        best = float("inf")
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            # The processor's time: on a crowded machine the clock also counts the others.
+            began = time.process_time()
+            detector.score(picked)
+            best = min(best, time.process_time() - began)
+        width = sum(mode.components for known in detector.classes for mode in known.modes)
+        product = _product(picked, width, seconds)
+        print(
+            f"{number:>7,} classes  {1e6 * best / batch:8.1f} us an image  "
+            f"{1e9 * best / batch / number:6.0f} ns an image and class  "
+            f"{best / product:4.1f}x the bare product ({width} directions)",
+            flush=True,
+        )
+
+
+def _product(features: np.ndarray, width: int, seconds: float) -> float:
+    """The matrix product that any reconstruction needs, alone."""
+    weights = np.random.default_rng(0).normal(size=(features.shape[1], width)).astype(np.float32)
+    best = float("inf")
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        began = time.process_time()
+        _ = features @ weights
+        best = min(best, time.process_time() - began)
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=2500)
+    parser.add_argument("--sources", type=int, nargs="+", default=[10, 100, 1000, 10_000])
+    parser.add_argument("--classes", type=int, nargs="+", default=[10, 100, 1000])
+    parser.add_argument("--dimension", type=int, default=1280)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    arguments = parser.parse_args()
+    features, labels = clusters(4, 4000, DIMENSION)
+    detector = Detector.fit(features, labels)
+    shuffled = features[np.random.default_rng(2).permutation(len(features))]
+    with tempfile.TemporaryDirectory(prefix="scale-") as place:
+        feed = Path(place) / "feed"
+        make_feed(feed, arguments.files)
+        for sources in arguments.sources:
+            coordinate(Path(place) / f"state-{sources}", feed, sources, detector, shuffled)
+    score(arguments.classes, arguments.dimension, 256, arguments.seconds)
+
+
+if __name__ == "__main__":
+    main()
