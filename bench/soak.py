@@ -5,7 +5,7 @@ time is made up: each committed batch moves the clock on by half a minute, so ha
 images are the better part of a day. Now and then a new class appears and an oracle names it.
 
 Printed for every window of images: memory of the driver and of its actors, what the object store
-holds, the size of the database and of the state beside it, and processor time of the driver per
+has ever held at once, the size of the database and of the state beside it, and processor time of the driver per
 batch, which does not care how crowded the machine is.
 """
 
@@ -90,7 +90,6 @@ class Gauge:
             f"{self._batches * self._rows:>8} images {time.monotonic() - self._began:6.0f} s | "
             f"driver {_rss('self')} MB"
             + "".join(f", {role} {size}" for role, size in sorted(actors.items()))
-            + (f" | objects {_objects()} MB" if self._is_ray else "")
             + f" | database {database >> 20} MB, {len(others)} other files with "
             f"{_size(others) >> 20} MB | {1000 * each:.1f} ms of the driver's processor a batch",
             flush=True,
@@ -107,9 +106,9 @@ def _size(files: list[Path]) -> int:
     return total
 
 
-def _rss(process: str) -> int:
+def _rss(process: str, kind: str = "VmRSS:") -> int:
     status = Path(f"/proc/{process}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) // 1024
+    return int(status.partition(kind)[2].split()[0]) // 1024
 
 
 def _actors() -> dict[str, int]:
@@ -130,14 +129,9 @@ def _actors() -> dict[str, int]:
         ours = parents.get(parents.get(pid, 0)) == os.getpid()
         if title.startswith("ray::") and ours and role in ("Embedder", "Scorer", "Updater"):
             found[role] = _rss(str(pid))
+            # The raylet holds the object store: what it ever used of it counts as shared.
+            found["objects"] = _rss(str(parents[pid]), "RssShmem:")
     return found
-
-
-def _objects() -> int:
-    from ray._private.internal_api import node_stats
-
-    used: int = node_stats().store_stats.object_store_bytes_used  # type: ignore[no-untyped-call]
-    return used >> 20
 
 
 @contextmanager

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 #: Enough for the features of a few small batches.
 MEMORY = 100 << 20
+#: How often a node may fail to start in time.
+TRIES = 4
 
 
 class Nodes:
@@ -32,8 +34,10 @@ class Nodes:
 
     def add(self, **resources: float) -> Any:
         """A node with some resources of its own, and no CPU to speak of."""
-        return self._cluster.add_node(
-            num_cpus=0, object_store_memory=MEMORY, resources=resources, include_dashboard=False
+        return _patiently(
+            lambda: self._cluster.add_node(
+                num_cpus=0, object_store_memory=MEMORY, resources=resources, include_dashboard=False
+            )
         )
 
     def remove(self, node: Any) -> None:
@@ -57,7 +61,7 @@ def nodes(*, cpus: int = 2) -> Iterator[Nodes]:
         import actors.cluster  # noqa: F401
 
         head = {"num_cpus": cpus, "object_store_memory": MEMORY, "include_dashboard": False}
-        cluster = Cluster(initialize_head=True, head_node_args=head)
+        cluster = _patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
         try:
             yield Nodes(cluster)
         finally:
@@ -66,3 +70,14 @@ def nodes(*, cpus: int = 2) -> Iterator[Nodes]:
         os.environ.clear()
         os.environ |= before
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _patiently(start: Callable[[], Any]) -> Any:
+    """Ray gives a node half a minute to start, which a crowded machine may not have."""
+    for _ in range(TRIES - 1):
+        try:
+            return start()
+        except Exception as error:  # noqa: BLE001 - Ray's own are bare Exceptions
+            if "timed out during startup" not in str(error):
+                raise
+    return start()
