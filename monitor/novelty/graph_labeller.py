@@ -8,6 +8,7 @@ from scipy.stats import betabinom
 from monitor.novelty.answers import Answers
 from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.detector import Detector
+from monitor.novelty.drift_answers import taught_shift, with_shift
 from monitor.novelty.graph import PoolGraph, Space
 from monitor.novelty.pool_score import KnownOnly, TwoOpinions
 from monitor.novelty.rounds import AT_THE_END, Conclusion, PseudoLabel, Step
@@ -40,13 +41,28 @@ class GraphLabeller:
         self._points = self._space.place(np.concatenate([pool, reserve]))
         self._graph = PoolGraph.of(self._points, self._settings.neighbours)
         self._above = int((detector.s0(pool) > detector.calibration.t_inner).sum())
+        # The classes as they look in this pool: moved, once answers have told of a shift.
+        self._looks = detector
+        self._shift: Floats | None = None
+        self._weigh()
+        self._shares: np.ndarray | None = None
+        self._names: list[str] = []
+
+    def _weigh(self) -> None:
+        """Per sample, how much it is worth a question, and how likely it is new."""
         away, unlike, unreached = self._away(), self._unlike(), self._unreached()
         look = _standard(away + unlike + unreached)
         self._novelty: np.ndarray = np.exp(_CONTRAST * np.clip(look, -_EXTREME, _EXTREME))
         level = away + unreached
         self._new = 1 / (1 + np.exp(-_STEEPNESS * (level - _two_groups(level))))
-        self._shares: np.ndarray | None = None
-        self._names: list[str] = []
+
+    def _mind_shift(self, answers: Answers) -> None:
+        """Where answers of "known" agree on a shift, take no sample for news that it explains."""
+        shift = taught_shift(self._detector, self._space, self._pool, answers)
+        if self._settings.mind_shift and shift is not None:
+            self._shift = shift
+            self._looks = with_shift(self._detector, shift, reserve=False)
+            self._weigh()
 
     def _away(self) -> np.ndarray:
         """Per sample, how far its neighbourhood lies from every known class, standardised.
@@ -56,7 +72,7 @@ class GraphLabeller:
         larger than that of known ones. Averaging over neighbours makes one sample's chance
         direction into a statement about the region it lies in.
         """
-        means = [mode.mean for known in self._detector.classes for mode in known.modes]
+        means = [mode.mean for known in self._looks.classes for mode in known.modes]
         directions = _unit(self._space.place(np.stack(means)))
         away = -(_unit(self._points) @ directions.T).max(axis=1)
         return _standard(self._graph.smoothed(away)[: len(self._pool)])
@@ -67,7 +83,7 @@ class GraphLabeller:
         Held-out samples of the nearest class, that is: classes differ in their spread, and what
         is much for one is common in another.
         """
-        errors = self._detector.fre(np.concatenate([self._pool, self._detector.reserve()[0]]))
+        errors = self._looks.fre(np.concatenate([self._pool, self._detector.reserve()[0]]))
         nearest, logs = errors.argmin(axis=1), np.log(errors.min(axis=1) + _TINY)
         held = logs[len(self._pool) :]
         usual = np.full(errors.shape[1], held.mean())
@@ -88,6 +104,7 @@ class GraphLabeller:
     def step(self, number: int, answers: Answers, count: int) -> Step:
         t_inner = self._detector.calibration.t_inner
         if number > 0:
+            self._mind_shift(answers)
             self._propagate(answers)
             if self._quiet(answers):
                 return Step(np.empty(0, np.intp), self._above, t_inner, done=True)
@@ -154,6 +171,7 @@ class GraphLabeller:
     def conclude(self, answers: Answers) -> Conclusion:
         if not answers.new_names:
             return Conclusion(KnownOnly(self._detector))
+        self._mind_shift(answers)
         self._propagate(answers)
         assert self._shares is not None
         shares = self._shares[: len(self._pool)]
@@ -179,8 +197,11 @@ class GraphLabeller:
         told = list(answers.told)
         lessons[told] = shares[told]
         known = np.where(guessed, shares[:, :first].sum(axis=1), 0.0)
+        detector = self._detector
+        if self._shift is not None:
+            detector = with_shift(detector, self._shift, reserve=True)
         score = TwoOpinions.fit(
-            self._detector, self._space, groups, self._pool, lessons, known, self._settings
+            detector, self._space, groups, self._pool, lessons, known, self._settings
         )
         return Conclusion(score, tuple(pseudo))
 

@@ -54,6 +54,7 @@ class Settings:
     propagation: float = 0.8  # how far a label travels from neighbour to neighbour
     confidence: float = 0.3  # share of a sample's label mass that its class must have
     keep: float = 0.9  # share of a class's pseudo-labels that is kept, the surest first
+    mind_shift: bool = True  # answers of "known" that agree on a shift move all known classes
     # When to believe that nothing is new.
     quiet_labels: int = 16  # answers, none of them new, after which the loop stops
 

@@ -1,0 +1,134 @@
+"""Answers of "known" teach a shift: within a pool, and for good."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monitor.evaluation.cell import auroc
+from monitor.novelty.answers import Answers
+from monitor.novelty.arrays import Floats
+from monitor.novelty.detector import Detector
+from monitor.novelty.drift_adapt import adapt
+from monitor.novelty.drift_answers import taught_shift, with_shift
+from monitor.novelty.drift_sketch import Sketch
+from monitor.novelty.graph import Space
+from monitor.novelty.inner_loop import drive, inner_loop
+from monitor.novelty.settings import Settings
+from tests.novelty.worlds import World, name
+
+KNOWN, NEW = 4, 5
+DIRT = 1.5 * np.random.default_rng(3).normal(size=24).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World(classes=8, seed=2)
+
+
+@pytest.fixture(scope="module")
+def detector(world: World) -> Detector:
+    return world.detector(KNOWN)
+
+
+def drawn(world: World, count: int, dirt: Floats | float = 0.0) -> tuple[Floats, list[str]]:
+    features, labels = world.labelled(range(KNOWN), count)
+    return (features + dirt).astype(np.float32), labels
+
+
+def shift_of(detector: Detector, pool: Floats, told: dict[int, str]) -> Floats | None:
+    reserve, held = detector.reserve()
+    space = Space.of(pool, reserve, held, detector.settings)
+    answers = Answers.none(detector).plus(list(told), list(told.values()))
+    return taught_shift(detector, space, pool, answers)
+
+
+def test_answers_that_agree_tell_the_shift(world: World, detector: Detector) -> None:
+    clean, _ = drawn(world, 40)
+    dirty, labels = drawn(world, 40, DIRT)
+    pool = np.concatenate([clean, dirty])
+    told = {len(clean) + i: labels[i] for i in (3, 50, 90, 130)}
+    shift = shift_of(detector, pool, told)
+    assert shift is not None
+    cosine = shift @ DIRT / np.linalg.norm(shift) / np.linalg.norm(DIRT)
+    assert cosine > 0.9
+
+
+def test_answers_about_clean_samples_tell_none(world: World, detector: Detector) -> None:
+    clean, labels = drawn(world, 40)
+    assert shift_of(detector, clean, {i: labels[i] for i in range(0, 160, 16)}) is None
+    assert shift_of(detector, clean, {0: labels[0]}) is None, "one answer cannot agree"
+
+
+def test_a_moved_detector_knows_both_looks(world: World, detector: Detector) -> None:
+    moved = with_shift(detector, DIRT, reserve=True)
+    for dirt in (0.0, DIRT):
+        features, _ = drawn(world, 50, dirt)
+        assert moved.score(features).novel.mean() < 0.2
+    assert len(moved.reserve()[0]) == 2 * len(detector.reserve()[0])
+
+
+def test_shifted_samples_are_not_taken_for_new_ones(world: World) -> None:
+    """Equal parts of known, shifted and new, and ten answers; scored on samples not in the pool."""
+    found = {}
+    for mind in (False, True):
+        detector = world.detector(KNOWN, settings=Settings(mind_shift=mind))
+        (clean, names), (dirty, again) = drawn(world, 30), drawn(world, 30, DIRT)
+        pool = np.concatenate([clean, dirty, world.draw(NEW, 120)])
+        truth = names + again + [name(NEW)] * 120
+        update = drive(inner_loop(detector, pool, budget=10), truth.__getitem__)
+        if mind:
+            assert [d.name for d in update.discoveries] == [name(NEW)]
+        test = update.score(world.draw(NEW, 100)), update.score(drawn(world, 30, DIRT)[0])
+        found[mind] = auroc(*test)
+    assert found[True] > 0.97
+    assert found[True] >= found[False] - 0.01
+
+
+def test_a_learnt_shift_is_no_longer_news_but_a_new_class_is(
+    world: World, detector: Detector
+) -> None:
+    pool, labels = drawn(world, 60, DIRT)
+    names = [known.name for known in detector.classes]
+    told = {i: names.index(labels[i]) for i in (0, 70, 130, 200)}
+    found = adapt(Sketch.of(detector), pool, told, furthest=5.0)
+    assert len(found.adapted) == KNOWN
+    assert not found.refused
+    later, _ = drawn(world, 60, DIRT)
+    assert detector.score(later).novel.mean() > 0.5
+    assert found.detector.score(later).novel.mean() < 2 * 0.08
+    new = world.draw(NEW, 100)
+    before, after = (d.score(new).novel.mean() for d in (detector, found.detector))
+    assert after > before - 0.05
+    for known, first in zip(found.detector.classes, detector.classes, strict=True):
+        assert known.modes[0] is first.modes[0], "what was fitted at first never moves"
+
+
+def test_a_class_is_never_carried_further_than_allowed(world: World, detector: Detector) -> None:
+    """Ten small steps, each learnt: the modes stay within the bound of the first look."""
+    now, furthest = detector, 0.5
+    refused = 0
+    for step in range(1, 11):
+        pool, _ = drawn(world, 60, 0.3 * step * DIRT)
+        found = adapt(Sketch.of(now), pool, {}, furthest=furthest)
+        now, refused = found.detector, refused + len(found.refused)
+        assert all(c.distance <= furthest for c in found.adapted)
+    assert refused
+    assert all(len(known.modes) <= 4 for known in now.classes)
+    gone, _ = drawn(world, 60, 3.0 * DIRT)
+    assert now.score(gone).novel.mean() > 0.9
+
+
+def test_answers_that_contradict_the_shift_stop_it(world: World, detector: Detector) -> None:
+    pool, labels = drawn(world, 40, DIRT)
+    names = [known.name for known in detector.classes]
+    wrong = {i: (names.index(labels[i]) + 1) % KNOWN for i in (0, 50, 100, 150)}
+    found = adapt(Sketch.of(detector), pool, wrong, furthest=5.0)
+    assert found.detector is detector
+    assert set(found.refused) == {known.id for known in detector.classes}
+
+
+def test_the_same_answers_lead_to_the_same_detector(world: World, detector: Detector) -> None:
+    pool, _ = drawn(world, 60, DIRT)
+    one, two = (adapt(Sketch.of(detector), pool, {}, furthest=5.0, seed=4) for _ in range(2))
+    np.testing.assert_array_equal(one.detector.s0(pool), two.detector.s0(pool))
