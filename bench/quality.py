@@ -22,7 +22,7 @@ import numpy as np
 from actors.run import run
 from bench.standins import Table, configuration, put_into_use, table_engine, write_numbered
 from monitor.config import Config
-from monitor.evaluation.data import LabelledFeatures, load_features
+from monitor.evaluation.data import LabelledFeatures, labelled_features, load_features
 from monitor.evaluation.images import load_images
 from monitor.evaluation.methods.conclad import conclad_method
 from monitor.evaluation.oracle import Oracle
@@ -39,6 +39,13 @@ SETTINGS = Settings.preset("robust").replace(least=4)
 
 Found = list[tuple[frozenset[str], int]]
 """Of each task: the classes that were found, and the labels that it took."""
+
+
+def some_of(data: LabelledFeatures, count: int) -> LabelledFeatures:
+    """The first so many images of each class."""
+    names = np.asarray(data.labels)
+    kept = np.sort(np.concatenate([np.flatnonzero(names == n)[:count] for n in set(data.labels)]))
+    return labelled_features(data.dataset, data.backbone, data.features[kept], names[kept].tolist())
 
 
 def evaluated(data: LabelledFeatures, stream: Stream) -> Found:
@@ -169,12 +176,14 @@ def main() -> None:
     parser.add_argument("data", type=Path, nargs="*", help="labelled Parquet, or .npz with X and y")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--clean", type=int, default=0, metavar="IMAGES")
+    parser.add_argument("--take", type=int, help="images of each class at most, for a quick look")
     parser.add_argument("--address", default="none")
     given = parser.parse_args()
     found = given.data or sorted(Path("../shared/data").glob("*.parquet"))
     for path in found:
         is_table = path.suffix == ".npz"
         data = load_features(path) if is_table else load_images(path)
+        data = some_of(data, given.take) if given.take else data
         address = f"run.address={given.address}"
         compare(data, given.seeds, address)
         if given.clean:

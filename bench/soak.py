@@ -5,8 +5,8 @@ time is made up: each committed batch moves the clock on by half a minute, so ha
 images are the better part of a day. Now and then a new class appears and an oracle names it.
 
 Printed for every window of images: memory of the driver and of its actors, what the object store
-has ever held at once, the size of the database and of the state beside it, and processor time of the driver per
-batch, which does not care how crowded the machine is.
+has ever held at once, the size of the database and of the state beside it, and processor time of
+the driver per batch, which does not care how crowded the machine is.
 """
 
 from __future__ import annotations

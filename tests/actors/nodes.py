@@ -65,7 +65,7 @@ def nodes(*, cpus: int = 2) -> Iterator[Nodes]:
         try:
             yield Nodes(cluster)
         finally:
-            cluster.shutdown()  # type: ignore[no-untyped-call]
+            cluster.shutdown()
     finally:
         os.environ.clear()
         os.environ |= before
@@ -77,7 +77,7 @@ def _patiently(start: Callable[[], Any]) -> Any:
     for _ in range(TRIES - 1):
         try:
             return start()
-        except Exception as error:  # noqa: BLE001 - Ray's own are bare Exceptions
+        except Exception as error:  # Ray's own are bare Exceptions
             if "timed out during startup" not in str(error):
                 raise
     return start()
