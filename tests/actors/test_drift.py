@@ -1,0 +1,83 @@
+"""A lens that gets dark is reported as drift, learnt, and never taken for a new class."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from actors.run import Summary, run
+from monitor.config import Config
+from monitor.jobs.fit import fit
+from monitor.store import Store
+from tests.actors.story import OVERRIDES, with_oracle
+from tests.jobs.feeds import COLOURS, config_for, write_feed
+
+KNOWN = ("water", "forest", "sand")
+POOL = 120
+
+
+def scene(kind: str, seed: int, dark: float = 0.0) -> bytes:
+    """One colour with texture; a dark lens takes the same from every picture."""
+    rng = np.random.default_rng([seed, sorted(COLOURS).index(kind)])
+    tint = rng.normal(1, 0.12, 3)
+    pixels = np.asarray(COLOURS[kind]) * tint + rng.normal(0, 14, (32, 32, 3))
+    file = io.BytesIO()
+    Image.fromarray(np.clip(pixels - dark, 0, 255).astype(np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+def write(path: Path, first: int, count: int, *, dark: float = 0.0, new: str = "") -> None:
+    kinds = [KNOWN[i % 3] for i in range(count)]
+    if new:
+        kinds = [new if i % 4 == 0 else kind for i, kind in enumerate(kinds)]
+    images = [scene(kind, first + i, dark) for i, kind in enumerate(kinds)]
+    write_feed(path, kinds, first_id=first, images=images)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    write(tmp_path / "labelled.parquet", 100_000, 600)
+    config = config_for(
+        tmp_path,
+        f"feed.path={tmp_path / 'feed'}",
+        *OVERRIDES,
+        f"pools.size={POOL}",
+        "feed.batch_rows=40",
+        "drift.quiet_pools=5",
+    )
+    fit(config, [str(tmp_path / "labelled.parquet")])
+    for pool in range(6):
+        write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL)
+    return with_oracle(config)
+
+
+def events(config: Config, kind: str) -> list[dict[str, Any]]:
+    with Store.open(config.state.dir) as store, store.reading() as tx:
+        return [dict(e.payload) for e in tx.events.after(kinds=[kind], limit=10_000)]
+
+
+def test_a_dark_lens_is_drift_and_is_learnt(config: Config, tmp_path: Path) -> None:
+    before: Summary = run(config, once=True)
+    assert before.labels == 0
+    assert events(config, "drift.detected") == []
+    for pool in range(6, 8):
+        write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL, dark=30)
+    after = run(config, once=True)
+    found = events(config, "drift.detected")
+    assert after.discovered == ()
+    assert after.labels <= config.drift.confirm_labels
+    assert len(found) == 1
+    assert "darker" in found[0]["words"]
+    assert events(config, "detector.adapted")
+
+
+def test_a_new_class_is_not_called_drift(config: Config, tmp_path: Path) -> None:
+    for pool in range(6, 8):
+        write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL, new="snow")
+    assert run(config, once=True).discovered == ("snow",)
+    assert events(config, "drift.detected") == []
