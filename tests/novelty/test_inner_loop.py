@@ -75,6 +75,43 @@ def test_a_pool_with_nothing_new_adds_nothing_and_stays_cheap(budget: int) -> No
         assert (1 - update.missed) ** update.labels == pytest.approx(0.05)
 
 
+@pytest.mark.parametrize("budget", [60, 200])
+def test_saying_that_nothing_is_new_costs_the_same_whatever_the_budget(budget: int) -> None:
+    world = World()
+    detector = world.detector()
+    pool, labels = pool_of(world, {0: 200, 1: 200, 2: 200})
+    update = found(detector, pool, labels, budget)
+    assert update.outcome == "quiet"
+    assert update.labels == detector.settings.quiet_labels
+
+
+def test_a_new_class_that_hides_in_a_known_one_is_found() -> None:
+    """Half of what looks like class 0 is called otherwise; only class 3 looks new."""
+    world = World()
+    detector = world.detector()
+    pool, labels = pool_of(world, {0: 120, 1: 60, 2: 60, 3: 60})
+    twins = [i for i, label in enumerate(labels) if label == name(0)][::2]
+    labels = ["twin" if i in set(twins) else label for i, label in enumerate(labels)]
+    update = found(detector, pool, labels, budget=24)
+    assert {d.name for d in update.discoveries} == {"twin", name(3)}
+
+
+def test_few_held_out_samples_do_not_make_known_ones_look_new() -> None:
+    false_novel, true_novel = [], []
+    for seed in range(6):
+        world = World(seed=seed)
+        features, names = world.labelled(range(3), 30)
+        detector = Detector.fit(features, names)
+        assert len(detector.reserve()[0]) == 9
+        pool, labels = pool_of(world, {0: 50, 1: 50, 2: 50, 3: 50}, seed=seed)
+        score = found(detector, pool, labels, budget=12).score
+        old = np.concatenate([world.draw(c, 100) for c in range(3)])
+        false_novel.append((score(old) > score.threshold).mean())
+        true_novel.append((score(world.draw(3, 100)) > score.threshold).mean())
+    assert np.mean(false_novel) < 0.08
+    assert np.mean(true_novel) > 0.9
+
+
 def test_replaying_recorded_answers_leads_to_the_same_end() -> None:
     world = World()
     detector = world.detector()
