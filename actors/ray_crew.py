@@ -41,6 +41,8 @@ SCORER_ROOM = 8
 RESTART_SECONDS, RESTART_MOST_SECONDS = 0.5, 30.0
 #: How long a backbone may take to load on a slow disk or a crowded machine.
 START_SECONDS = 600.0
+#: How often a worker may be lost before it has begun; what its own code raises counts at once.
+START_TRIES = 5
 
 
 class WorkerFailed(ConcladError):
@@ -92,10 +94,32 @@ class RayCrew:
         for worker in self._workers:
             self._hire(worker)
         first = {worker.role: worker for worker in reversed(self._workers)}
-        found = {role: _await(worker) for role, worker in first.items()}
+        found = {role: self._await(worker) for role, worker in first.items()}
         fingerprint = found["embedder"]
         assert isinstance(fingerprint, Fingerprint)
         return fingerprint
+
+    def _await(self, worker: _Worker) -> Any:
+        """Wait for a worker at the start; what keeps it from starting is said in one sentence."""
+        for left in reversed(range(START_TRIES)):
+            try:
+                found = ray.get(worker.starting, timeout=START_SECONDS)
+            except RayTaskError as error:
+                raise _cause(error) from error
+            except RayActorError as error:
+                if error.actor_init_failed or not left:
+                    raise WorkerFailed(_why_it_died(worker.role, error)) from error
+                # Its node or its process was lost before it began: another one may do better.
+                self._replace(worker)
+                self._hire(worker)
+                continue
+            except GetTimeoutError as error:
+                raise WorkerFailed(
+                    f"no {worker.role} was ready within {START_SECONDS:g} s; is the cluster full?"
+                ) from error
+            break
+        worker.starting = None
+        return found
 
     def _hire(self, worker: _Worker) -> None:
         worker.actor = self._actor(worker.role)
@@ -240,22 +264,6 @@ class RayCrew:
                 worker.actor = None
         self._calls.clear()
         self._waiting.clear()
-
-
-def _await(worker: _Worker) -> Any:
-    """Wait for a worker at the start; what keeps it from starting is said in one sentence."""
-    try:
-        found = ray.get(worker.starting, timeout=START_SECONDS)
-    except RayTaskError as error:
-        raise _cause(error) from error
-    except RayActorError as error:
-        raise WorkerFailed(_why_it_died(worker.role, error)) from error
-    except GetTimeoutError as error:
-        raise WorkerFailed(
-            f"no {worker.role} was ready within {START_SECONDS:g} s; is the cluster full?"
-        ) from error
-    worker.starting = None
-    return found
 
 
 def _cause(error: RayTaskError) -> BaseException:
