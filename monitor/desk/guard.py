@@ -6,6 +6,7 @@ came from, the size and type of the body, and at last its values.
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import hmac
 import json
@@ -66,6 +67,9 @@ class Guard:
         self._requests = requests or Limiter(rate=50, burst=600)
         # Guessing 256 bits is hopeless at any rate; this keeps the log short.
         self._attempts = attempts or Limiter(rate=0.2, burst=10)
+        # Changes wait for each other here, first come first served. SQLite would let them wait as
+        # well, but whoever comes last may be served first there, and somebody waits for ever.
+        self._turn = asyncio.Lock()
         self._local = Person(_own_name(whoami), Role.ADMIN, "open")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -141,7 +145,11 @@ class Guard:
             csrf=csrf,
             is_open=not known,
         )
-        found = await run_in_threadpool(rule.handler, ask)
+        if rule.changes:
+            async with self._turn:
+                found = await run_in_threadpool(rule.handler, ask)
+        else:
+            found = await run_in_threadpool(rule.handler, ask)
         if isinstance(found, Response):
             return found
         assert isinstance(found, BaseModel)

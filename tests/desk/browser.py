@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
@@ -41,9 +42,14 @@ class Browser:
             self.until(lambda: self.body().get_attribute("data-ready") == "yes")
 
     def until(self, condition: Callable[[], Any]) -> Any:
-        return WebDriverWait(self.driver, PATIENCE, poll_frequency=0.05).until(
-            lambda _: condition()
+        waiting = WebDriverWait(
+            self.driver,
+            PATIENCE,
+            poll_frequency=0.05,
+            # The page renews itself; what was replaced while we looked is looked for again.
+            ignored_exceptions=[StaleElementReferenceException],
         )
+        return waiting.until(lambda _: condition())
 
     def body(self) -> WebElement:
         return self.driver.find_element(By.TAG_NAME, "body")
@@ -79,8 +85,22 @@ class Browser:
         )
         return [int(one) for one in found]
 
+    def palette(self) -> list[str]:
+        """The names in the order of their keys, read in one moment: the page renews itself."""
+        found = self.driver.execute_script(
+            "return [...document.querySelectorAll('#palette .class')].map(one => one.dataset.name)"
+        )
+        return [str(one) for one in found]
+
+    def in_hand(self) -> str | None:
+        """The id of the image that an answer would go to."""
+        found = self.driver.execute_script(
+            "return document.querySelector('.card.current')?.dataset.image"
+        )
+        return None if found is None else str(found)
+
     def toasts(self) -> str:
-        return self.one("#toasts").text
+        return str(self.driver.execute_script("return document.getElementById('toasts').innerText"))
 
     def resize(self, size: tuple[int, int]) -> None:
         self.driver.execute_cdp_cmd(

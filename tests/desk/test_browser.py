@@ -60,8 +60,8 @@ def test_twenty_questions_by_keyboard_alone(browser: Browser, state: Path) -> No
     browser.until(lambda: browser.one("#naming").get_attribute("open"))
     browser.press("glacier", Keys.ENTER)
     browser.until(lambda: len(browser.cards()) == 4)
-    browser.until(lambda: "glacier" in browser.one("#palette-place").text)
-    number = 1 + [one.text for one in browser.all("#palette-place .name")].index("glacier")
+    browser.until(lambda: "glacier" in browser.palette())
+    number = 1 + browser.palette().index("glacier")
     browser.press(*[str(number)] * 4)
     browser.until(lambda: "Nothing to answer" in browser.one("#main").text)
     browser.until(lambda: len(answers(state)) == 20)
@@ -73,7 +73,7 @@ def test_twenty_questions_by_keyboard_alone(browser: Browser, state: Path) -> No
 
 def _first(browser: Browser) -> str:
     """The class under key 1."""
-    return browser.all("#palette-place .name")[0].text
+    return browser.palette()[0]
 
 
 def test_a_group_is_labelled_at_once_and_taken_back_at_once(browser: Browser, state: Path) -> None:
