@@ -27,7 +27,7 @@ Place = tuple[str, int]
 """A file and a row of it."""
 
 LEAST_IMAGES = 60
-"""A class with fewer would be half learnt, or repeat itself in the feed."""
+"""A class with fewer would be half learnt."""
 MOST_IMAGES = 600
 """As many of a class as the story can show; more are not kept in memory."""
 
@@ -63,7 +63,7 @@ class Drawn:
     @property
     def training(self) -> int:
         # Enough for these; each costs as much to draw as to embed.
-        return 150
+        return 100
 
     def of(self, label: str, number: int, *, dirty: bool = False) -> bytes:
         pixels = render(label, (self.seed, number))
@@ -84,8 +84,10 @@ class Collected:
 
     @property
     def training(self) -> int:
-        # Real classes vary more. No more than half of the smallest: the feed shall not repeat it.
-        return min(300, min(len(images) for images in self.images.values()) // 2)
+        # About as many as the feed will teach of each new class: a class that is known from many
+        # more images has more dimensions, and looks nearer to everything.
+        # No more than half of the smallest, so that the feed has others to show.
+        return min(60, min(len(images) for images in self.images.values()) // 2)
 
     def of(self, label: str, number: int, *, dirty: bool = False) -> bytes:
         images = self.images[label]

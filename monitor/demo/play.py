@@ -27,7 +27,7 @@ from monitor.demo.story import Story
 from monitor.demo.stream import Written, expected, write
 from monitor.demo.watching import Watcher, sentence
 from monitor.jobs.progress import Progress, Report, silent
-from monitor.jobs.state import open_existing_store
+from monitor.jobs.state import open_existing_store, open_store
 
 LOOK_SECONDS = 0.3
 """How often the store is read: a reader never delays the monitor, but costs some CPU."""
@@ -84,9 +84,10 @@ def play(wish: Wish, *, say: Say = lambda text: None, progress: Report = silent)
     say(_plot(story, written))
     settings = [part for setting in wish.settings for part in ("--set", setting)]
     with _timed(seconds, "fit"):
-        command = ["fit", "--config", str(folder.config_file), "--data", str(folder.labelled)]
-        say(f"\n$ conclad {' '.join(command)}")
-        _call([*command, *settings], say)
+        if not (there and _has_detector(config)):
+            command = ["fit", "--config", str(folder.config_file), "--data", str(folder.labelled)]
+            say(f"\n$ conclad {' '.join(command)}")
+            _call([*command, *settings], say)
     with _timed(seconds, "run"):
         _watch(wish, folder, config, written, settings, say, progress)
     with _timed(seconds, "report"), open_existing_store(config) as store:
@@ -145,6 +146,12 @@ def _write_images(wish: Wish, story: Story, pictures: Pictures, progress: Report
         processes=len(os.sched_getaffinity(0)),
         progress=lambda done, total: progress(Progress("make the feed", done, total, "images")),
     )
+
+
+def _has_detector(config: Config) -> bool:
+    """Whether an earlier demo came this far; what it went on to learn is not to be fitted over."""
+    with open_store(config) as store, store.reading() as tx:
+        return tx.versions.current() is not None
 
 
 def _watch(

@@ -40,8 +40,10 @@ MOST_CLASSES = MOST_KNOWN + len(_ARRIVALS)
 
 FRESH_SHARE = 0.5
 """Of its source's images, as long as a class is news: about a sixth of a pool."""
-FRESH_DAYS = 0.15
+FRESH_DAYS = 1 / POOLS
 LATER_SHARE = 0.12
+MOST_NEW = 0.8
+"""Of a source's images at any time, so that known classes never vanish from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,8 @@ class Story:
             for arrival in self.arrivals
             if arrival.source == source and day >= arrival.day
         }
+        much = max(1.0, sum(new.values()) / MOST_NEW)
+        new = {label: share / much for label, share in new.items()}
         rest = (1 - sum(new.values())) / len(self.known)
         return {**dict.fromkeys(self.known, rest), **new}
 
