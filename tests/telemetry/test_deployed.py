@@ -186,10 +186,11 @@ def test_promtool_accepts_rules_and_configuration() -> None:
 
 def test_every_alert_fires_and_is_silent_in_its_unit_tests() -> None:
     promtool = require_system("promtool", "prometheus")
-    suite = PROMETHEUS / "tests" / "conclad.yml"
-    run(promtool, "test", "rules", suite)
+    suites = sorted((PROMETHEUS / "tests").glob("*.yml"))
+    run(promtool, "test", "rules", *suites)
     checks = [
         check
+        for suite in suites
         for group in yaml.safe_load(suite.read_text())["tests"]
         for check in group["alert_rule_test"]
     ]
