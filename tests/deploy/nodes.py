@@ -178,6 +178,7 @@ class Network:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": self.token,
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_raylet_start_wait_time_s": str(START_SECONDS),
             "RAY_TMPDIR": str(self.sockets),
         }
 
