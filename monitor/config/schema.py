@@ -235,7 +235,7 @@ class Pools(Section):
         "calibration explains, in this pool or over several. 'any': whenever one does.",
     )
     false_alarms: float = Field(
-        default=200.0,
+        default=100.0,
         gt=1,
         description="Pools between two false alarms of the trigger, on average at least.",
     )
