@@ -36,6 +36,8 @@ from monitor.store.schema import batches
 from tests.actors.nodes import nodes
 
 ROWS_PER_FILE = 1000
+#: A batch of the stand-in: small, so that filling and emptying the pipe hardly counts.
+ROWS = 64
 #: Enough to fit every class of the data.
 LABELLED = 400
 
@@ -78,9 +80,9 @@ def device(rate: float, seconds: float, address: str) -> float:
             int(rate * seconds),
             f"run.address={address}",
             "run.embedder_cpus=1",
-            "feed.batch_rows=256",
+            f"feed.batch_rows={ROWS}",
         )
-        run(config, once=True, open_engine=engine(rate, 256))
+        run(config, once=True, open_engine=engine(rate, ROWS))
         found = committed_per_second(config.state.dir)
     print(f"device of {rate:g} images/s: {found:.0f} committed, {found / rate:.3f} of it")
     return found / rate
@@ -101,9 +103,9 @@ def two_nodes(rate: float, seconds: float) -> float:
                     f"run.embedders={embedders}",
                     "run.embedder_cpus=0",
                     "run.embedder_resources={site: 1}",
-                    "feed.batch_rows=256",
+                    f"feed.batch_rows={ROWS}",
                 )
-                run(config, once=True, open_engine=engine(rate, 256))
+                run(config, once=True, open_engine=engine(rate, ROWS))
                 found.append(committed_per_second(config.state.dir))
             print(f"{embedders} of {rate:g} images/s: {found[-1]:.0f} committed")
     print(f"two nodes against one: {found[1] / found[0]:.2f} times")
