@@ -70,8 +70,6 @@ def watch(
         after[source], verdicts[source] = observe(states.get(source), seen, settings)
     alone = split(sketch, features, sources).sources
     shifted = [
-        source
-        for source, verdict in verdicts.items()
-        if verdict.shifted or alone[source].shifted
+        source for source, verdict in verdicts.items() if verdict.shifted or alone[source].shifted
     ]
     return Watched(after, verdicts, split(sketch, features, sources, shifted=shifted))

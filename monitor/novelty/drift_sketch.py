@@ -182,7 +182,7 @@ class Sketch:
             return np.zeros(features.shape[1], dtype=np.float32)
         return np.average(np.stack(moved), axis=0, weights=weights).astype(np.float32)
 
-    def clearest(self, features: Floats) -> tuple[Ints, Ints]:
+    def clearest(self, features: Floats, share: float = _CLEAREST) -> tuple[Ints, Ints]:
         """Rows that lie most clearly in the founding class they are taken for, by class."""
         errors = self.detector.fre(features)
         nearest = errors.argmin(axis=1)
@@ -195,7 +195,7 @@ class Sketch:
             members = np.flatnonzero(nearest == i)
             clearest = members[np.argsort(-margin[members], kind="stable")]
             # Back in the order of the batch, so that no half is clearer than the other.
-            rows.append(np.sort(clearest[: int(np.ceil(_CLEAREST * len(clearest)))]))
+            rows.append(np.sort(clearest[: int(np.ceil(share * len(clearest)))]))
         chosen = np.concatenate(rows)
         return chosen, nearest[chosen]
 
