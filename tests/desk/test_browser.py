@@ -40,7 +40,10 @@ def browser(driver: webdriver.Chrome, state: Path) -> Iterator[Browser]:
         found = Browser(driver, url)
         found.resize(DESKTOP)
         yield found
-        assert found.complaints() == []
+        complaints = found.complaints()
+        # Before its server goes: a page that is left open would ask for it during the next test.
+        driver.get("about:blank")
+        assert complaints == []
 
 
 def answers(state: Path) -> dict[int, str | None]:
@@ -133,7 +136,8 @@ def test_skipping_leaves_a_question_open(browser: Browser, state: Path) -> None:
     browser.press("s")
     assert browser.cards()[0] == second
     assert "1 skipped for now" in browser.one("#skipped").text
-    browser.click("#unskip")
+    # Found and clicked in one moment: the page renews itself, and this line of it with it.
+    browser.driver.execute_script("document.getElementById('unskip').click()")
     browser.until(lambda: browser.cards()[0] == first)
     assert answers(state) == {}
 
