@@ -11,7 +11,7 @@ from monitor.feed.engine import Engine, Features, Images
 from monitor.jobs.parts import open_engine_of
 
 #: Long against everything else that a small batch needs.
-SLOW_SECONDS = 0.4
+SLOW_SECONDS = 1.0
 
 
 class Around(Engine):
