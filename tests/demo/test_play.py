@@ -33,6 +33,8 @@ SETTINGS = (
     "backbone.engine=torch",
     "metrics.enabled=false",
 )
+# Seconds on a quiet machine, but four processes one after the other on a crowded one.
+pytestmark = pytest.mark.timeout(900)
 SIZES = {"days": 8, "per_day": 14, "training": 30}
 
 
