@@ -106,9 +106,10 @@ class Housekeeper:
         readings, self._readings = self._readings, {}
         restarts = self._crew.restarts()
         with fenced(self._store, self._lease) as tx:
-            for source, reading in readings.items():
-                before = tx.notes.get("source", source, {})
-                tx.notes.set("source", source, _merged(before, reading, tx.now))
+            before = tx.notes.get_many("source", readings)
+            tx.notes.set_many(
+                "source", {s: _merged(before.get(s, {}), r, tx.now) for s, r in readings.items()}
+            )
             fresh = {r: n - self._restarts.get(r, 0) for r, n in restarts.items()}
             tx.counters.add(
                 [Count("actor_restarts", "", role, n) for role, n in fresh.items() if n]

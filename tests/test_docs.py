@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from actors.telling import KINDS
 from monitor.cli.root import COMMANDS
 from monitor.config.fields import fields_of
 from monitor.config.schema import Config
@@ -32,6 +33,8 @@ def test_keys_that_the_pages_name_exist() -> None:
     sections = "|".join(Config.model_fields)
     known = {field.dotted for field in fields_of(Config).values()}
     known |= {key.rpartition(".")[0] for key in known}
+    # Events are named in the same way.
+    known |= set(KINDS)
     for page in PAGES:
         named = set(re.findall(rf"`((?:{sections})\.[a-z_.]+)`", page.read_text()))
         unknown = {name for name in named - known if not name.startswith("novelty.settings.")}

@@ -158,8 +158,8 @@ class Run(Section):
 
     address: str = Field(
         default="local",
-        description="The Ray that 'conclad run' uses: 'local' starts one, 'auto' or HOST:PORT joins "
-        "a cluster, 'none' does the work in the one process.",
+        description="The Ray that 'conclad run' uses: 'local' starts one, 'auto' or HOST:PORT "
+        "joins a cluster, 'none' does the work in the one process.",
     )
     embedders: int | None = Field(
         default=None,

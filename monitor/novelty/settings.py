@@ -83,8 +83,16 @@ class Settings:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Settings:
-        return cls(**_known(data))
+        """From what a detector was saved with, perhaps by an older release.
 
+        >>> Settings.from_dict({"variance": 0.95, "floor": 0.05}).variance
+        0.95
+        """
+        return cls(**_known({key: v for key, v in data.items() if key not in _RETIRED}))
+
+
+# Settings of older releases that nothing asks for any more; saved detectors still name them.
+_RETIRED = frozenset({"floor"})
 
 _PRESETS: dict[str, dict[str, Any]] = {
     "robust": {},

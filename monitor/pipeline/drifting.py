@@ -13,19 +13,20 @@ ROOM = "drift"
 
 
 def read_states(tx: Transaction, sources: Collection[str]) -> dict[str, Mapping[str, Any]]:
-    kept = {source: tx.notes.get(ROOM, source) for source in sources}
-    return {source: note["state"] for source, note in kept.items() if note is not None}
+    kept = tx.notes.get_many(ROOM, sources)
+    return {source: note["state"] for source, note in kept.items()}
 
 
 def keep_drift(tx: Transaction, looked: Looked) -> None:
     """Remember what a pool taught about its sources, and tell of what began or ended."""
+    told = {source: verdict.to_json() for source, verdict in looked.verdicts.items()}
+    tx.notes.set_many(
+        ROOM, {s: {"state": looked.states[s], "verdict": told[s]} for s in looked.verdicts}
+    )
     for source, verdict in looked.verdicts.items():
-        told = verdict.to_json()
-        tx.notes.set(ROOM, source, {"state": looked.states[source], "verdict": told})
         if verdict.started or verdict.ended:
-            tx.events.append(
-                "drift.detected" if verdict.started else "drift.ended", told, source=source
-            )
+            kind = "drift.detected" if verdict.started else "drift.ended"
+            tx.events.append(kind, told[source], source=source)
 
 
 def accept_looks(tx: Transaction, sources: Collection[str]) -> None:

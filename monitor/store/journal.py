@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Table, delete, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from monitor.store.repository import Repository
+from monitor.store.repository import Repository, chunks
 from monitor.store.rows import Count, Event
 from monitor.store.schema import counters, events, notes
 
@@ -126,6 +126,37 @@ class Notes(Repository):
                 },
             )
         )
+
+    def set_many(self, room: str, values: Mapping[str, Any]) -> None:
+        """Several notes of a room, in one statement."""
+        if not values:
+            return
+        statement = _upsert(self._connection.dialect.name, notes)
+        self._connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=[notes.c.room, notes.c.key],
+                set_={
+                    "value": statement.excluded.value,
+                    "updated_at": statement.excluded.updated_at,
+                },
+            ),
+            [
+                {"room": room, "key": key, "value": value, "updated_at": self._now}
+                for key, value in values.items()
+            ],
+        )
+
+    def get_many(self, room: str, keys: Collection[str]) -> dict[str, Any]:
+        """The notes of a room that are there, by key."""
+        found: dict[str, Any] = {}
+        for piece in chunks(keys):
+            rows = self._connection.execute(
+                select(notes.c.key, notes.c.value).where(
+                    notes.c.room == room, notes.c.key.in_(piece)
+                )
+            )
+            found |= {row.key: row.value for row in rows}
+        return found
 
     def get(self, room: str, key: str, default: Any = None) -> Any:
         row = self._connection.execute(
