@@ -39,9 +39,7 @@ def test_random_deaths_cost_time_only(tmp_path: Path) -> None:
                 )
             }
         )
-        toll = rage(
-            wild, cluster, pause=(0.5, 1.5), seed=3, engine=slow, lose_node_at=IMAGES // 2
-        )
+        toll = rage(wild, cluster, pause=(0.5, 1.5), seed=3, engine=slow, lose_node_at=IMAGES // 2)
     found = check(wild, IMAGES)
     assert found["classes"] == ["forest", "water", "sand", "snow"]
     assert toll.nodes == 1
