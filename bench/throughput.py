@@ -12,6 +12,7 @@ Starting up is not counted; the clock runs from when the actors are ready to the
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import statistics
 import tempfile
@@ -120,7 +121,9 @@ def backbone(data: Path, images: int, turns: int, address: str) -> float:
         folder = Path(temporary)
         labelled = folder / "labelled.parquet"
         pq.write_table(whole.slice(0, LABELLED), labelled)
-        ours = ("backbone.name=embedded", "backbone.engine=auto", f"run.address={address}")
+        # As many threads for both, whatever OMP_NUM_THREADS says to one of them.
+        threads = f"backbone.threads={len(os.sched_getaffinity(0))}"
+        ours = ("backbone.name=embedded", "backbone.engine=auto", threads, f"run.address={address}")
         # One pool, and it stays open: what is compared is embedding and scoring.
         fit(configuration(folder, *ours), [labelled], cache=folder / "cache")
         (folder / "state").rename(folder / "fitted")
