@@ -1,8 +1,8 @@
-"""When a pool is worth asking about: more above T_inner than known images explain.
+"""When a pool is worth asking about: more of it looks strange than known images explain.
 
-Known images exceed T_inner too, at a rate that calibration measured on held-out ones. The trigger
-bets against that rate, pool after pool and source by source: for each of several guesses of how
-much more there is, it multiplies how much better the guess explains what was seen. Bets start
+Known images look strange, too, at a rate that held-out ones tell (:mod:`~.strangeness`). The
+trigger bets against that rate, pool after pool and source by source: for each of several guesses
+of how much more there is, it multiplies how much better the guess explains what was seen. Bets start
 anew with every pool (the ``+ 1``), so evidence that began last week is not drowned by the year
 before it. Such a sum of bets (a Shiryaev-Roberts detector) exceeds a threshold A falsely only
 once in A pools on average, whatever the pools look like, as long as the rate holds; with several
@@ -39,7 +39,7 @@ _CERTAIN = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Samples of one source in one pool, and how many lie above T_inner."""
+    """Samples of one source in one pool, and how many of them look strange."""
 
     samples: int
     above: int
@@ -98,7 +98,7 @@ class Evidence:
         return gain
 
     def rate(self, source: str, calibration: Calibration) -> float:
-        """The largest rate at which known images of a source may well exceed T_inner."""
+        """The largest rate at which known images of a source may well look strange."""
         # Where people have looked, what they saw outweighs images held out elsewhere.
         held_out = Baseline(calibration.count, calibration.exceedance * calibration.count)
         known = self.baselines.get(source, held_out)

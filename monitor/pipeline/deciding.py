@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from monitor.config import Config
 from monitor.config.schema import Labels
@@ -36,20 +36,22 @@ def decide(
     ``left`` is how many questions this week still allows.
     """
     keep_drift(tx, looked)
-    calibration = current.detector.calibration
-    evidence = read_evidence(tx, GROUP, current.number).weighed(looked.tallies, calibration)
+    expected = replace(
+        current.detector.calibration, exceedance=looked.chance, count=looked.references
+    )
+    evidence = read_evidence(tx, GROUP, current.number).weighed(looked.tallies, expected)
     keep_evidence(tx, GROUP, current.number, evidence)
     verdict = evidence.verdict(config.pools.false_alarms)
     triggered = verdict.triggered
     if config.pools.trigger == "any":
-        triggered = any(tally.above for tally in looked.tallies.values())
+        triggered = looked.above > 0
     reasons = {
         "tallies": {s: [t.samples, t.above] for s, t in looked.tallies.items()},
         "explained_by_shift": looked.explained,
         "strength": round(verdict.strength, 3),
         "threshold": round(verdict.threshold, 3),
         "sources": list(verdict.sources),
-        "expected": calibration.exceedance,
+        "expected": looked.chance,
         "shifted": sorted(s for s, v in looked.verdicts.items() if v.shifted),
     }
     budget = min(budget_of(tx.pools.get(pool_id).size, config.labels), left)

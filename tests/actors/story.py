@@ -18,7 +18,7 @@ from tests.jobs.feeds import config_for, write_feed
 POOL = 60
 #: One letter for each image: water, forest, and what is new.
 KINDS = {"w": "water", "f": "forest", "s": "sand", "n": "snow"}
-CHAPTERS = ("wf" * 30, "wfs" * 20, "wf" * 30, "wfs" * 20)
+CHAPTERS = ("wf" * 30, "wfss" * 15, "wf" * 30, "wfss" * 15)
 OVERRIDES = (
     "run.address=none",
     f"pools.size={POOL}",
