@@ -2,11 +2,11 @@
 
 Known images look strange, too, at a rate that held-out ones tell (:mod:`~.strangeness`). The
 trigger bets against that rate, pool after pool and source by source: for each of several guesses
-of how much more there is, it multiplies how much better the guess explains what was seen. Bets start
-anew with every pool (the ``+ 1``), so evidence that began last week is not drowned by the year
-before it. Such a sum of bets (a Shiryaev-Roberts detector) exceeds a threshold A falsely only
-once in A pools on average, whatever the pools look like, as long as the rate holds; with several
-sources the threshold is raised by their number.
+of how much more there is, it multiplies how much better the guess explains what was seen. Bets
+start anew with every pool (the ``+ 1``), so evidence that began last week is not drowned by the
+year before it. Such a sum of bets (a Shiryaev-Roberts detector) exceeds a threshold A falsely
+only once in A pools on average, whatever the pools look like, as long as the rate holds; with
+several sources the threshold is raised by their number.
 
 The rate itself is only estimated, so the bets are against its upper end. And when people have
 looked and found nothing new, what was seen then is what nothing looks like: it joins the

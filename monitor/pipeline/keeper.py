@@ -115,17 +115,15 @@ class Keeper:
             closed = tx.pools.in_state(PoolState.CLOSED)
             # What an operator has yet to release would be found, and asked about, again.
             held = tx.pools.in_state(PoolState.HELD, limit=1)
+        if closed and not active and not held and self._has_budget(closed[0]):
+            return self._hand_out(self._look_job(closed[0], current))
         if len(closed) > self._config.pools.waiting_most:
             self._leave_unresolved(
                 closed[0].id,
                 f"more than {self._config.pools.waiting_most} pools were waiting for people",
             )
             return "moved", None
-        if active:
-            return self._go_on(active[0], current)
-        if closed and not held and self._has_budget(closed[0]):
-            return self._hand_out(self._look_job(closed[0], current))
-        return "idle", None
+        return self._go_on(active[0], current) if active else ("idle", None)
 
     def _hand_out(self, job: Job) -> tuple[Moved, Job]:
         self._job = job

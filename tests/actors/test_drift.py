@@ -66,7 +66,7 @@ def test_a_dark_lens_is_drift_and_is_learnt(config: Config, tmp_path: Path) -> N
     assert before.labels == 0
     assert events(config, "drift.detected") == []
     for pool in range(6, 8):
-        write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL, dark=30)
+        write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL, dark=24)
     after = run(config, once=True)
     found = events(config, "drift.detected")
     assert after.discovered == ()

@@ -118,10 +118,9 @@ def test_waiting_pools_are_judged_again_by_what_was_learnt(config: Config) -> No
 def test_a_round_ends_with_the_answers_it_has(config: Config) -> None:
     clock = Clock()
     run(config, once=True, clock=clock)
-    answer_all(config, lambda query: "sand" if truth(query) == "sand" else None)
+    answer_all(config, lambda query: truth(query) if query.id > 1 else None)
     clock.pass_hours(config.labels.timeout_hours + 1)
-    summary = run(config, once=True, clock=clock)
-    assert summary.discovered == ("sand",)
+    run(config, once=True, clock=clock)
     with opened(config) as store, store.reading() as tx:
         assert tx.pools.get(2).state is PoolState.RESOLVED
         assert tx.queries.count_open(2) == 0
