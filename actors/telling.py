@@ -49,8 +49,8 @@ def _triggered(source: str, told: Mapping[str, Any]) -> str:
     samples = sum(counts[0] for counts in told["tallies"].values())
     where = f" ({source})" if source else ""
     return (
-        f"pool {told['pool']}: {above} of {samples} images look strange{where}, where "
-        f"{told['expected']:.0%} would be chance; asking up to {told['budget']} questions"
+        f"pool {told['pool']}: {above} of {samples} images are {told['measure']}{where}, "
+        f"where {told['expected']:.1%} would be chance; asking up to {told['budget']} questions"
     )
 
 

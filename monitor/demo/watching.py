@@ -97,7 +97,8 @@ def _quiet(told: Mapping[str, Any], source: str | None) -> str:
         for source, count in told.get("explained_by_shift", {}).items()
         if count
     )
-    return f"pool {told['pool']}: quiet, {above} of {size} above T_inner{shifted}; nobody is asked"
+    measure = told.get("measure", "above T_inner")
+    return f"pool {told['pool']}: quiet, {above} of {size} {measure}{shifted}; nobody is asked"
 
 
 def _discovered(told: Mapping[str, Any], source: str | None) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from monitor.config import Config
 from monitor.config.schema import Labels
 from monitor.novelty.detector import Detector
-from monitor.novelty.trigger import Tally
+from monitor.novelty.trigger import Tally, Verdict
 from monitor.pipeline.drifting import keep_drift
 from monitor.pipeline.evidence import keep_evidence, read_evidence
 from monitor.pipeline.learning import Conclusion
-from monitor.pipeline.looking import Looked
+from monitor.pipeline.looking import ABOVE, Looked
 from monitor.store import Transaction
 from monitor.store.rows import Count
 from monitor.store.states import PoolState
@@ -36,22 +37,20 @@ def decide(
     ``left`` is how many questions this week still allows.
     """
     keep_drift(tx, looked)
-    expected = replace(
-        current.detector.calibration, exceedance=looked.chance, count=looked.references
-    )
-    evidence = read_evidence(tx, GROUP, current.number).weighed(looked.tallies, expected)
-    keep_evidence(tx, GROUP, current.number, evidence)
-    verdict = evidence.verdict(config.pools.false_alarms)
+    measure, verdict = _weigh(tx, looked, current, config.pools.false_alarms)
+    found = looked.counted[measure]
     triggered = verdict.triggered
     if config.pools.trigger == "any":
-        triggered = looked.above > 0
+        triggered = any(tally.above for tally in looked.counted[ABOVE].tallies.values())
     reasons = {
-        "tallies": {s: [t.samples, t.above] for s, t in looked.tallies.items()},
+        "measure": measure,
+        "tallies": _plain(found.tallies),
+        "expected": found.chance,
+        "counted": {name: _plain(counted.tallies) for name, counted in looked.counted.items()},
         "explained_by_shift": looked.explained,
         "strength": round(verdict.strength, 3),
         "threshold": round(verdict.threshold, 3),
         "sources": list(verdict.sources),
-        "expected": looked.chance,
         "shifted": sorted(s for s, v in looked.verdicts.items() if v.shifted),
     }
     budget = min(budget_of(tx.pools.get(pool_id).size, config.labels), left)
@@ -72,6 +71,27 @@ def decide(
     )
 
 
+def _weigh(
+    tx: Transaction, looked: Looked, current: Current, false_alarms: float
+) -> tuple[str, Verdict]:
+    """Bet by each measure, and return the one that has won most."""
+    verdicts: dict[str, Verdict] = {}
+    for name, counted in looked.counted.items():
+        expected = replace(
+            current.detector.calibration, exceedance=counted.chance, count=counted.references
+        )
+        evidence = read_evidence(tx, name, current.number).weighed(counted.tallies, expected)
+        keep_evidence(tx, name, current.number, evidence)
+        # Whoever bets twice wins by chance twice as often.
+        verdicts[name] = evidence.verdict(false_alarms * len(looked.counted))
+    best = max(verdicts, key=lambda name: verdicts[name].strength - verdicts[name].threshold)
+    return best, verdicts[best]
+
+
+def _plain(tallies: Mapping[str, Tally]) -> dict[str, list[int]]:
+    return {source: [tally.samples, tally.above] for source, tally in tallies.items()}
+
+
 def budget_of(size: int, labels: Labels) -> int:
     """How many questions a pool may ask: a share of it, within bounds.
 
@@ -85,9 +105,10 @@ def nothing_new(tx: Transaction, pool_id: int, found: Conclusion) -> None:
     """People have looked: what the pool showed is what nothing new looks like."""
     pool = tx.pools.get(pool_id)
     assert pool.detector_version is not None, "nobody was asked about this pool"
-    seen = {s: Tally(*counts) for s, counts in pool.evidence["tallies"].items()}
-    evidence = read_evidence(tx, GROUP, pool.detector_version).nothing_new(seen)
-    keep_evidence(tx, GROUP, pool.detector_version, evidence)
+    for name, tallies in pool.evidence["counted"].items():
+        seen = {source: Tally(*counts) for source, counts in tallies.items()}
+        evidence = read_evidence(tx, name, pool.detector_version).nothing_new(seen)
+        keep_evidence(tx, name, pool.detector_version, evidence)
     outcome = {"outcome": found.outcome, "missed": found.missed}
     tx.pools.move(pool_id, PoolState.RESOLVED, reason="nothing new", evidence=outcome)
     tx.events.append("pool.quiet", {"pool": pool_id, "asked": pool.asked})

@@ -24,20 +24,33 @@ class Past:
     seen_at: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Looked:
-    """Two answers for each source: how much looks strange, and are known classes shifted?
+#: The two measures of what seems new. A class that no subspace reconstructs shows in the first
+#: with few held-out samples; one that a rich subspace reconstructs shows in the second alone.
+ABOVE, STRANGE = "above T_inner", "strange"
 
-    ``tallies`` counts what is strange once the shift of a source has been taken back, and
-    ``chance`` what share of known samples would be, as ``references`` held-out ones say.
-    ``above`` and ``explained`` are about T_inner: what lies above it and shift does not explain,
-    and what shift does.
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Samples of each source that seem new by one measure, and how many would by chance.
+
+    ``chance`` is the share of known samples, as ``references`` held-out ones tell.
     """
 
     tallies: dict[str, Tally]
     chance: float
     references: int
-    above: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Looked:
+    """Two answers for each source: how much seems new, and are known classes shifted?
+
+    ``counted`` is how much seems new, once the shift of a source is taken back, by each measure:
+    what lies above T_inner, and what looks strange beside held-out samples. ``explained`` is
+    what lies above T_inner and shift explains.
+    """
+
+    counted: dict[str, Counted]
     explained: dict[str, int]
     verdicts: dict[str, DriftVerdict]
     states: dict[str, dict[str, Any]]
@@ -65,19 +78,21 @@ def look(
     )
     parts = found.split.sources
     odd = strange(sketch.detector, found.split.corrected)
+    calibration = sketch.detector.calibration
+    above = {source: Tally(part.samples, part.left) for source, part in parts.items()}
+    oddities = {
+        # Shift blurs as well as moves, so beside clean samples everything shifted is strange;
+        # of such a source only what it leaves unexplained counts.
+        source: above[source]
+        if part.shifted
+        else Tally(part.samples, round(float(odd.samples[names == source].sum())))
+        for source, part in parts.items()
+    }
     return Looked(
-        tallies={
-            # Shift blurs as well as moves, so beside clean samples everything shifted is
-            # strange; of such a source only what it leaves unexplained counts.
-            source: Tally(
-                part.samples,
-                part.left if part.shifted else round(float(odd.samples[names == source].sum())),
-            )
-            for source, part in parts.items()
+        counted={
+            ABOVE: Counted(above, calibration.exceedance, calibration.count),
+            STRANGE: Counted(oddities, odd.chance, odd.references),
         },
-        chance=odd.chance,
-        references=odd.references,
-        above=sum(part.left for part in parts.values()),
         explained={source: part.explained for source, part in parts.items() if part.explained},
         verdicts=dict(found.verdicts),
         states=dict(found.states),
