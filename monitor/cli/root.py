@@ -26,11 +26,17 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("monitor.cli.init:init", "Write a commented configuration."),
     "config": ("monitor.cli.config:config", "Show the configuration and where it comes from."),
     "fit": ("monitor.cli.fit:fit", "Learn the known classes from labelled images."),
-    "run": ("monitor.cli.run:run", "Watch a feed: judge, ask about what is new, learn it."),
+    "run": (
+        "monitor.cli.run:run",
+        "Watch the feed: judge what comes, ask about what is new, learn it, go on.",
+    ),
     "score": ("monitor.cli.score:score", "Judge the images of some Parquet files."),
     "embed": ("monitor.cli.embed:embed", "Write the features of images to Parquet."),
     "evaluate": ("monitor.cli.evaluate:evaluate", "Compare novelty detectors on labelled data."),
-    "status": ("monitor.cli.status:status", "Show what is known, what is new, and what waits."),
+    "status": (
+        "monitor.cli.status:status",
+        "Show what the monitor knows, what is new, and what waits for you.",
+    ),
     "desk": ("monitor.cli.desk:desk", "Serve the page where people answer."),
     "tokens": ("monitor.cli.tokens:tokens", "Say who may come to the desk."),
     "queries": ("monitor.cli.queries:queries", "List the questions that wait for an answer."),
@@ -43,13 +49,19 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "monitor.cli.detector:detector",
         "List detector versions, compare them, and go back.",
     ),
-    "drift": ("monitor.cli.drift:drift", "Show which sources look different from usual."),
+    "drift": (
+        "monitor.cli.drift:drift",
+        "Show for each source whether its known classes look different from usual.",
+    ),
     "doctor": (
         "monitor.cli.doctor:doctor",
         "Look whether this machine or cluster can run the monitor.",
     ),
     "purge": ("monitor.cli.purge:purge", "Remove what is kept of a source's images."),
-    "demo": ("monitor.cli.demo:demo", "Watch a feed with surprises, in two minutes."),
+    "demo": (
+        "monitor.cli.demo:demo",
+        "Watch a feed with surprises, from the first image to the last figure.",
+    ),
     "store": ("monitor.cli.store:store", "Look after the state folder."),
 }
 
