@@ -13,7 +13,7 @@ from tests.actors.engines import slow
 from tests.actors.nodes import nodes
 from tests.actors.story import outcome
 
-IMAGES = 1000
+IMAGES = 600
 #: A driver that was killed starts anew, which takes minutes where many share two cores.
 pytestmark = pytest.mark.timeout(1800)
 

@@ -38,7 +38,9 @@ def comparable(state: dict[str, Any]) -> dict[str, Any]:
 
 def test_every_declared_point_is_tried() -> None:
     tried = {name for _, name in POINTS}
-    assert set(declared()) - {"example.before_write"} == tried
+    # The points of the running monitor are tried in tests/actors.
+    elsewhere = {n for n in declared() if n.startswith(("coordinator.", "intake.", "pool."))}
+    assert set(declared()) - elsewhere - {"example.before_write"} == tried
 
 
 @pytest.mark.parametrize(("prefix", "point"), POINTS)
