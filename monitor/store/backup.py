@@ -83,7 +83,9 @@ def back_up(store: Store, destination: str | Path) -> Backup:
             f"{target}: after {ROUNDS} rounds the copy still lacks {len(wrong)} files, the first "
             f"is {wrong[0]}; see what 'conclad store check' says of the state itself"
         )
-    names = {entry.name for entry in listed}
+    # Small files may have been merged since the database was copied; what that moment names
+    # stays, although the state itself no longer has it.
+    names = {entry.name for entry in listed} | _named(target)
     for entry in _files(target):
         if entry.name not in names:
             target.delete(entry.name)
@@ -202,6 +204,13 @@ def _drop(folder: Folder, name: str) -> None:
         folder.delete(name)
     elif name:
         folder.delete_folder(name)
+
+
+def _named(target: Folder) -> set[str]:
+    """The outputs and spooled files that the copied database refers to."""
+    with closing(sqlite3.connect(Path(target.root) / DATABASE_FILE)) as copy:
+        rows = copy.execute("SELECT name FROM outputs UNION SELECT name FROM pool_members")
+        return {str(name) for (name,) in rows}
 
 
 def _errors(folder: Folder) -> list[str]:
