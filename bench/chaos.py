@@ -10,7 +10,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tests.actors.chaos import check, make_feed, rage
+from bench.deaths import check, make_feed, rage
 from tests.actors.nodes import nodes
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from monitor.config import Config
@@ -121,7 +120,3 @@ def image_ids(state: Path) -> list[str]:
 
 def expected_ids(chapters: tuple[str, ...] = CHAPTERS) -> list[str]:
     return [f"{i:06d}" for i in range(sum(len(chapter) for chapter in chapters))]
-
-
-def rng(seed: int) -> np.random.Generator:
-    return np.random.default_rng(seed)
