@@ -30,8 +30,8 @@ _LEAST_OWN = 20
 _OWN_MEAN = 20
 # Directions that a mode may take on: more would reconstruct anything.
 _FURTHER_MOST = 64
-# Modes of a class at most: the first and the three latest looks.
-_MODES_MOST = 4
+# Looks of a class at most, beside what it was fitted with: the three latest.
+_LOOKS_MOST = 3
 # Of the samples that are taken for a class, the share that is believed: most of them where nobody
 # found anything new, the clearer half where new samples may be among them.
 _BELIEVED_ALONE, _BELIEVED_BESIDE_NEW = 0.9, 0.5
@@ -109,7 +109,7 @@ def adapt(
         told = np.array([row for row, c in known.items() if c == position], dtype=np.intp)
         members = np.concatenate([told, believed[nearest[believed] == position]])
         mode, held = _mode(known_class, pool, rng.permutation(members), shift, detector)
-        distance = _distance(sketch, known_class, mode)
+        distance = _distance(sketch.directions, known_class, mode)
         if not members.size:
             classes.append(known_class)
             refused[known_class.id] = "no sample of it was seen in the shifted source"
@@ -119,9 +119,8 @@ def adapt(
                 f"it would lie {distance:.2f} from its first look, and {furthest:g} is allowed"
             )
         else:
-            first, *later = known_class.modes
-            modes = (first, *later[-(_MODES_MOST - 2) :], mode)
-            reserve = np.concatenate([known_class.reserve, pool[held]])
+            modes = (*_kept(known_class), mode)
+            reserve = _remembered(known_class.reserve, pool[held], detector.settings.reserve_most)
             human = known_class.human + len(told)
             classes.append(replace(known_class, modes=modes, reserve=reserve, human=human))
             adapted.append(
@@ -131,6 +130,30 @@ def adapt(
         return Adaptation(detector, (), refused)
     whole = Detector.of(classes, fingerprint=detector.fingerprint, settings=detector.settings)
     return Adaptation(whole, tuple(adapted), refused)
+
+
+def adapted(detector: Detector, *, furthest: float = FURTHEST) -> dict[str, float]:
+    """By class id, how far its furthest look lies from what was fitted, as a share of the bound.
+
+    Only classes that have learnt a shift are named; at 1 a class follows no further. It is a
+    function of the detector alone, so that a roll-back takes it back as well.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.concatenate([rng.normal(m, 1, size=(80, 12)) for m in (0, 9, 18)]).astype("f")
+    >>> before = Detector.fit(x, ["a"] * 80 + ["b"] * 80 + ["c"] * 80)
+    >>> dirty = x + np.array([2, -2] * 6, dtype="f")
+    >>> after = adapt(Sketch.of(before), dirty, {0: 0, 100: 1, 200: 2}, furthest=5.0).detector
+    >>> adapted(before), [0 < share < 1 for share in adapted(after, furthest=5.0).values()]
+    ({}, [True, True, True])
+    """
+    moved = [known for known in detector.classes if _looks(known)]
+    if not moved:
+        return {}
+    directions = Sketch.of(detector).directions
+    return {
+        known.id: max(_distance(directions, known, look) for look in _looks(known)) / furthest
+        for known in moved
+    }
 
 
 def _mode(
@@ -175,7 +198,31 @@ def _further(subspace: Subspace, features: Floats) -> Floats:
     return directions.astype(np.float32)
 
 
-def _distance(sketch: Sketch, known: KnownClass, mode: Subspace) -> float:
+def _distance(directions: Floats, known: KnownClass, mode: Subspace) -> float:
     """From the first mode, in the units of a drift's strength."""
-    away = (mode.mean - known.modes[0].mean) @ sketch.directions
+    away = (mode.mean - known.modes[0].mean) @ directions
     return float(np.sqrt(np.mean(away**2))) if away.size else 0.0
+
+
+def _remembered(reserve: Floats, held: Floats, most: int) -> Floats:
+    """Held-out samples of what was fitted, which come first, and of the latest looks."""
+    both = np.concatenate([reserve, held])
+    excess = len(both) - (1 + _LOOKS_MOST) * most
+    return np.concatenate([both[:most], both[most + excess :]]) if excess > 0 else both
+
+
+def _kept(known: KnownClass) -> list[Subspace]:
+    """The modes that stay beside a further look: all but the oldest looks."""
+    looks = [id(mode) for mode in _looks(known)]
+    gone = looks[: max(0, len(looks) - (_LOOKS_MOST - 1))]
+    return [mode for mode in known.modes if id(mode) not in gone]
+
+
+def _looks(known: KnownClass) -> list[Subspace]:
+    """The modes that were learnt from shifts; the parts of a merged class are none of them.
+
+    A look begins with the directions of the first mode, number for number.
+    """
+    first, *later = known.modes
+    count = first.components
+    return [mode for mode in later if np.array_equal(mode.basis[:count], first.basis)]

@@ -141,9 +141,10 @@ class Sketch:
         means = np.stack([c.modes[0].mean for c in detector.classes])
         reserve, held = detector.reserve()
         reserve, held = reserve[np.isin(held, founders)], held[np.isin(held, founders)]
-        within = (reserve - means[held]).astype(np.float32)
+        first = _of_first_modes(detector, reserve, held)
+        within = (reserve[first] - means[held[first]]).astype(np.float32)
         axes, energies, _ = principal(within, np.zeros(within.shape[1]))
-        axes, energies = axes[:_DIRECTIONS], energies[:_DIRECTIONS] / max(len(reserve), 1)
+        axes, energies = axes[:_DIRECTIONS], energies[:_DIRECTIONS] / max(len(within), 1)
         # Held-out samples that are all alike have no spread to measure by.
         scale = np.sqrt(energies + _SHRINKAGE * energies.mean()) if len(axes) else energies
         directions = np.ascontiguousarray((axes / scale[:, None]).T, dtype=np.float32)
@@ -204,6 +205,22 @@ def _founders(detector: Detector) -> Ints:
     """Positions of the classes that were fitted; of all, if none of them is left."""
     fitted = [i for i, c in enumerate(detector.classes) if c.origin == _FOUNDING]
     return np.array(fitted or range(len(detector.classes)), dtype=np.intp)
+
+
+def _of_first_modes(detector: Detector, reserve: Floats, held: Ints) -> Ints:
+    """Rows of held-out samples that lie nearest to the first mode of their class.
+
+    The others are parts of a merged class or shifts that were learnt. With them the unit would
+    grow with every shift, and the bound on learning, measured in it, would move along.
+    """
+    chosen = np.ones(len(reserve), dtype=bool)
+    for i in np.unique(held):
+        modes = detector.classes[i].modes
+        rows = np.flatnonzero(held == i)
+        if len(modes) > 1:
+            errors = np.stack([mode.fre(reserve[rows]) for mode in modes])
+            chosen[rows] = errors.argmin(axis=0) == 0
+    return np.flatnonzero(chosen) if chosen.any() else np.arange(len(reserve))
 
 
 def _key(detector: Detector, founders: Ints) -> str:

@@ -9,7 +9,7 @@ from monitor.evaluation.cell import auroc
 from monitor.novelty.answers import Answers
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
-from monitor.novelty.drift_adapt import adapt
+from monitor.novelty.drift_adapt import adapt, adapted
 from monitor.novelty.drift_answers import taught_shift, with_shift
 from monitor.novelty.drift_sketch import Sketch
 from monitor.novelty.graph import Space
@@ -106,7 +106,7 @@ def test_a_learnt_shift_is_no_longer_news_but_a_new_class_is(
 
 def test_a_class_is_never_carried_further_than_allowed(world: World, detector: Detector) -> None:
     """Ten small steps, each learnt: the modes stay within the bound of the first look."""
-    now, furthest = detector, 0.5
+    now, furthest = detector, 1.5
     refused = 0
     for step in range(1, 11):
         pool, _ = drawn(world, 60, 0.3 * step * DIRT)
@@ -114,9 +114,29 @@ def test_a_class_is_never_carried_further_than_allowed(world: World, detector: D
         now, refused = found.detector, refused + len(found.refused)
         assert all(c.distance <= furthest for c in found.adapted)
     assert refused
+    assert all(0 < share <= 1.01 for share in adapted(now, furthest=furthest).values())
+    assert len(adapted(now)) == KNOWN, "the first steps were learnt"
     assert all(len(known.modes) <= 4 for known in now.classes)
     gone, _ = drawn(world, 60, 3.0 * DIRT)
     assert now.score(gone).novel.mean() > 0.9
+
+
+def test_how_far_a_class_has_moved_is_kept_with_it_and_a_merge_is_no_move(
+    world: World, detector: Detector
+) -> None:
+    pool, _ = drawn(world, 60, DIRT)
+    learnt = adapt(Sketch.of(detector), pool, {}, furthest=5.0).detector
+    shares = adapted(learnt)
+    assert set(shares) == {known.id for known in learnt.classes}
+    assert adapted(Detector.from_state(*learnt.to_state())) == pytest.approx(shares)
+    merged = detector.merged("c1", ["c2"])
+    assert adapted(merged) == {}
+    for step in range(1, 6):
+        dirty, _ = drawn(world, 60, 0.2 * step * DIRT)
+        merged = adapt(Sketch.of(merged), dirty, {}, furthest=5.0, seed=step).detector
+    modes = merged.find("c1").modes
+    assert modes[1] is detector.find("c2").modes[0], "looks take no place of what was fitted"
+    assert len(modes) == 2 + 3
 
 
 def test_answers_that_contradict_the_shift_stop_it(world: World, detector: Detector) -> None:
