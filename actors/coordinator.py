@@ -200,7 +200,7 @@ class Coordinator:
                 self._looked_at = -float("inf")
 
     def _submit(self, job: Job) -> None:
-        if job.kind == "paint":
+        if job.kind in ("paint", "portray"):
             self._crew.submit("querier", job, "paint", *job.arguments)
             return
         boxes = [self._versions.box(job.version)]
@@ -213,8 +213,7 @@ class Coordinator:
         if done.error is not None:
             if done.died:
                 self._keeper.lost()
-            else:
-                self._keeper.abandon(done.error)
+            elif self._keeper.abandon(done.error):
                 self._tell("pool.unresolved", f"a pool was given up: {done.error}")
             return
         self._look(now=True)

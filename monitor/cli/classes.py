@@ -78,14 +78,17 @@ def retire_class(class_: str, who: str, loaded: Loaded, output: Output) -> None:
 @classes.command("wrong")
 @click.argument("class_", metavar="CLASS")
 @click.argument("source")
-@click.argument("image")
+@click.argument("images", metavar="IMAGE...", nargs=-1, required=True)
 @with_who
 @with_config
 @with_output
-def wrong(class_: str, source: str, image: str, who: str, loaded: Loaded, output: Output) -> None:
-    """Take a pseudo-labelled IMAGE of SOURCE out of a class."""
+def wrong(
+    class_: str, source: str, images: tuple[str, ...], who: str, loaded: Loaded, output: Output
+) -> None:
+    """Take pseudo-labelled images of SOURCE out of a class."""
+    wanted = [(source, image) for image in images]
     with open_existing_store(loaded.config) as store:
-        _done(mark_wrong(store, class_id(store, class_), source, image, who=who), output)
+        _done(mark_wrong(store, class_id(store, class_), wanted, who=who), output)
 
 
 def class_id(store: Store, text: str) -> str:

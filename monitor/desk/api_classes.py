@@ -34,7 +34,13 @@ def samples(ask: Ask) -> models.SamplesOut:
     class_id = ask.params["class_id"]
     with ask.store.reading() as tx:
         tx.classes.get(class_id)
-        shown = {(one.source_id, one.image_id): one.thumbnail for one in exemplars_of(tx, class_id)}
+        # What was merged into the class kept its pictures under its own id.
+        shown = {
+            (one.source_id, one.image_id): one.thumbnail
+            for member in tx.classes.all()
+            if tx.classes.resolve(member.id).id == class_id
+            for one in exemplars_of(tx, member.id)
+        }
     found = assigned_to(ask.store, class_id)[:SAMPLES]
     return models.SamplesOut(
         samples=[
@@ -92,8 +98,7 @@ def wrong_label(ask: Ask) -> models.ChangedOut:
         mark_wrong(
             ask.store,
             ask.params["class_id"],
-            body.source_id,
-            body.image_id,
+            [(one.source_id, one.image_id) for one in body.images],
             who=ask.person.name,
             operation=body.operation,
         )

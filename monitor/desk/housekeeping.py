@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from monitor.config.desk import Desk as DeskConfig
 from monitor.errors import ConcladError
-from monitor.people.catalog import keep_answered_pictures
+from monitor.people.pictures import drop_conclusions, keep_answered_pictures
 from monitor.store.retention import drop_thumbnails
 from monitor.store.store import Store
 
@@ -29,7 +29,7 @@ async def housekeeping(store: Store, config: DeskConfig) -> None:
 
 
 def drop_old_pictures(store: Store, config: DeskConfig) -> int:
-    """Delete pictures of questions that ended longer ago than ``desk.keep_pictures_days``.
+    """Delete pictures of questions and conclusions older than ``desk.keep_pictures_days``.
 
     A few of each class stay with it: somebody has to see next year what it looked like.
     """
@@ -38,4 +38,4 @@ def drop_old_pictures(store: Store, config: DeskConfig) -> int:
     with store.reading() as tx:
         before = tx.now - timedelta(days=config.keep_pictures_days)
     keep_answered_pictures(store)
-    return drop_thumbnails(store, before=before)
+    return drop_conclusions(store, before) + drop_thumbnails(store, before=before)

@@ -139,9 +139,13 @@ class Merge(Operation):
     into: ClassText
 
 
-class MarkWrong(Operation):
+class ImageIn(Incoming):
     source_id: str = Field(min_length=1, max_length=1000)
     image_id: str = Field(min_length=1, max_length=1000)
+
+
+class MarkWrong(Operation):
+    images: Annotated[list[ImageIn], Field(min_length=1, max_length=200)]
 
 
 class Why(Incoming):

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import select
-
 from monitor.people.knowing import knowledge_of
-from monitor.store.exemplars import Exemplar, all_exemplars, exemplars_of, keep_exemplars
+from monitor.people.pictures import answered_pictures, distinct
+from monitor.store.exemplars import Exemplar, all_exemplars
 from monitor.store.rows import ClassRow
-from monitor.store.schema import answers, queries
-from monitor.store.states import ClassOrigin, QueryState
-from monitor.store.store import Store, Transaction
-
-PICTURES = 8
-"""Pictures that stand for a class once those of its questions are gone; as many as a fit keeps."""
+from monitor.store.states import ClassOrigin
+from monitor.store.store import Store
 
 
 class Standing(StrEnum):
@@ -57,7 +51,7 @@ def list_classes(store: Store) -> list[ClassView]:
         current = tx.versions.current()
         rows = tx.classes.all()
         pictures = all_exemplars(tx)
-        answered, asked = _answered(tx)
+        answered, asked = answered_pictures(tx)
     known = knowledge_of(store, current).classes
     # What was merged shows with the class it became part of.
     shown: dict[str, list[Exemplar]] = {}
@@ -82,59 +76,10 @@ def list_classes(store: Store) -> list[ClassView]:
                 human=entry.human if entry else 0,
                 pseudo=entry.pseudo if entry else 0,
                 answers=answered.get(row.id, 0),
-                exemplars=_distinct(shown.get(row.id, [])) if row.living else (),
+                exemplars=distinct(shown.get(row.id, [])) if row.living else (),
             )
         )
     return sorted(views, key=lambda view: list(Standing).index(view.standing))
-
-
-def keep_answered_pictures(store: Store, most: int = PICTURES) -> int:
-    """Let pictures of ended questions stand for the class that was answered; returns how many.
-
-    Pictures of questions are deleted in time, those of a class stay with it.
-    """
-    kept = 0
-    with store.transaction() as tx:
-        _, asked = _answered(tx, ended=True)
-        for class_id, pictures in asked.items():
-            shown = exemplars_of(tx, class_id)
-            known = {one.thumbnail for one in shown}
-            fresh = [one for one in _distinct(pictures) if one.thumbnail not in known]
-            fresh = fresh[: max(0, most - len(shown))]
-            if fresh:
-                keep_exemplars(tx, class_id, [*shown, *fresh])
-                kept += len(fresh)
-    return kept
-
-
-def _answered(
-    tx: Transaction, *, ended: bool = False
-) -> tuple[Counter[str], dict[str, list[Exemplar]]]:
-    """How many standing answers name each class, and the pictures that they were given to.
-
-    With ``ended`` only answers that can no longer be taken back.
-    """
-    states = [QueryState.CLOSED] if ended else list(QueryState)
-    counts: Counter[str] = Counter()
-    pictures: dict[str, list[Exemplar]] = {}
-    found = tx.connection.execute(
-        select(
-            answers.c.class_id,
-            queries.c.thumbnail,
-            queries.c.source_id,
-            queries.c.image_id,
-            queries.c.captured_at,
-        )
-        .join(queries, queries.c.answer_id == answers.c.id)
-        .where(answers.c.class_id.is_not(None), queries.c.state.in_(states))
-        .order_by(answers.c.id.desc())
-    )
-    for class_id, thumbnail, source_id, image_id, captured_at in found:
-        counts[class_id] += 1
-        if thumbnail is not None:
-            picture = Exemplar(thumbnail, "person", source_id, image_id, captured_at)
-            pictures.setdefault(class_id, []).append(picture)
-    return counts, pictures
 
 
 def _final(row: ClassRow, by_id: Mapping[str, ClassRow]) -> ClassRow:
@@ -149,7 +94,3 @@ def _standing(row: ClassRow, is_known: bool) -> Standing:
     if row.retired_at is not None:
         return Standing.RETIRED
     return Standing.KNOWN if is_known else Standing.NAMED
-
-
-def _distinct(exemplars: list[Exemplar]) -> tuple[Exemplar, ...]:
-    return tuple({one.thumbnail: one for one in exemplars}.values())

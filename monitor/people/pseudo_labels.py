@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 
@@ -65,13 +64,12 @@ def assigned_to(store: Store, class_id: str) -> list[Assigned]:
 def mark_wrong(
     store: Store,
     class_id: str,
-    source_id: str,
-    image_id: str,
+    images: Collection[tuple[str, str]],
     *,
     who: str,
     operation: str | None = None,
 ) -> Changed:
-    """Take a pseudo-labelled sample out of its class and fit the class anew without it.
+    """Take pseudo-labelled samples (source, image) out of their class; it is fitted without them.
 
     Needs the features of the pools that the class was found in. Once retention has dropped
     them the class can be retired or rolled back, but no longer mended.
@@ -83,59 +81,86 @@ def mark_wrong(
     if done is not None:
         return Changed(done.reason or "", class_id, done.number)
     samples = assigned_to(store, class_id)
-    gone = next((one for one in samples if one.key == (source_id, image_id)), None)
-    if gone is None or gone.by != BY_PSEUDO_LABEL:
-        raise NotFound(
-            f"{image_id!r} of {source_id!r}: is no pseudo-label of {row.name!r}; an answer that a "
-            "person gave is corrected by rolling back"
-        )
-    kept = [one for one in samples if one.key != gone.key]
+    gone = _pseudo_labels(samples, images, row.name)
+    keys = {one.key for one in gone}
+    kept = [one for one in samples if one.key not in keys]
     features = _features(store, kept)
 
     def make(detector: Detector) -> Detector:
         known = detector.find(class_id)
-        changed = _without(known, kept, features, detector)
+        changed = _without(known, kept, features, detector, gone=len(gone))
         classes = [changed if one.id == class_id else one for one in detector.classes]
         return Detector.of(classes, fingerprint=detector.fingerprint, settings=detector.settings)
 
-    def note(tx: Transaction) -> None:
-        marked = tx.notes.get(ROOM, class_id, [])
-        entry = {"source_id": source_id, "image_id": image_id, "who": who}
-        tx.notes.set(ROOM, class_id, [*marked, entry])
-        for member in {one.class_id for one in samples} | {class_id}:
-            shown = exemplars_of(tx, member)
-            left = [one for one in shown if (one.source_id, one.image_id) != gone.key]
-            if left != shown:
-                keep_exemplars(tx, member, left)
-
-    what = f"{image_id} of {source_id} taken out of {row.name}"
-    payload: dict[str, Any] = {
-        "class_id": class_id,
-        "name": row.name,
-        "image_id": image_id,
-        "who": who,
-    }
+    what = f"{_told(gone)} taken out of {row.name}"
     version = publish_change(
         store,
         key=key,
         make=make,
         reason=what,
         who=who,
-        events=[Occurrence("pseudo_label.wrong", payload, source_id)],
-        counts=[Count("pseudo_labels", "", "contradicted", 1)],
-        also=note,
+        events=[
+            Occurrence(
+                "pseudo_label.wrong",
+                {"class_id": class_id, "name": row.name, "image_id": one.image_id, "who": who},
+                one.source_id,
+            )
+            for one in gone
+        ],
+        counts=[Count("pseudo_labels", "", "contradicted", len(gone))],
+        also=lambda tx: _forget(tx, class_id, gone, {one.class_id for one in samples}, who),
     )
     return Changed(what, class_id, version.number)
 
 
+def _pseudo_labels(
+    samples: Sequence[Assigned], images: Collection[tuple[str, str]], name: str
+) -> list[Assigned]:
+    """The samples that are meant; only what the detector concluded by itself can be wrong."""
+    by_key = {one.key: one for one in samples if one.by == BY_PSEUDO_LABEL}
+    for source_id, image_id in images:
+        if (source_id, image_id) not in by_key:
+            raise NotFound(
+                f"{image_id!r} of {source_id!r}: is no pseudo-label of {name!r}; an answer that a "
+                "person gave is corrected by rolling back"
+            )
+    return [by_key[key] for key in dict.fromkeys(images)]
+
+
+def _told(gone: Sequence[Assigned]) -> str:
+    if len(gone) == 1:
+        return f"{gone[0].image_id} of {gone[0].source_id}"
+    return f"{len(gone)} images"
+
+
+def _forget(
+    tx: Transaction, class_id: str, gone: Sequence[Assigned], members: set[str], who: str
+) -> None:
+    """Remember what was wrong, and show no pictures of it any more."""
+    marked = tx.notes.get(ROOM, class_id, [])
+    entries = [{"source_id": one.source_id, "image_id": one.image_id, "who": who} for one in gone]
+    tx.notes.set(ROOM, class_id, [*marked, *entries])
+    keys = {one.key for one in gone}
+    for member in members | {class_id}:
+        shown = exemplars_of(tx, member)
+        left = [one for one in shown if (one.source_id, one.image_id) not in keys]
+        if left != shown:
+            keep_exemplars(tx, member, left)
+
+
 def _without(
-    known: KnownClass, kept: Sequence[Assigned], features: Floats, detector: Detector
+    known: KnownClass,
+    kept: Sequence[Assigned],
+    features: Floats,
+    detector: Detector,
+    *,
+    gone: int,
 ) -> KnownClass:
     """The class fitted on the samples that are left, a mode for each class it was merged from."""
-    if known.origin == "fit" or known.count != len(kept) + 1:
+    if known.origin == "fit" or known.count != len(kept) + gone:
         raise NotPossible(
             f"{known.name!r}: was not made of discovered images alone, so it cannot be fitted "
-            "again without one of them; retire it, or roll back"
+            "again without some of them; retire it, or roll back"
         )
     # The class itself comes first, so that its own mode stays its first.
     parts = sorted({one.class_id for one in kept}, key=lambda part: (part != known.id, part))
@@ -161,7 +186,7 @@ def _without(
 def _features(store: Store, samples: Sequence[Assigned]) -> Floats:
     """The spooled features of these samples, in their order."""
     if not samples:
-        raise NotPossible("it is the last image of its class; retire the class instead")
+        raise NotPossible("no image of the class would be left; retire the class instead")
     found: dict[tuple[str, str], Floats] = {}
     wanted = {one.key for one in samples}
     for pool_id in sorted({one.pool for one in samples if one.pool is not None}):

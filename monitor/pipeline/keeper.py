@@ -32,14 +32,15 @@ from monitor.pipeline.fencing import fenced
 from monitor.pipeline.learning import Ask, Conclusion, Progress
 from monitor.pipeline.looking import Looked, Past
 from monitor.pipeline.pictures import Picture
+from monitor.pipeline.portraits import hang, next_portraits, places, store_pictures
 from monitor.pipeline.publishing import publish
 from monitor.pipeline.samples import PoolSamples, read_samples
 from monitor.store import Store, Transaction
 from monitor.store.errors import WrongState
+from monitor.store.exemplars import want_pictures
 from monitor.store.faults import declare, fault_point
 from monitor.store.rows import Count, Lease, Pool
 from monitor.store.states import PoolState
-from monitor.store.thumbnails import put_thumbnail
 
 declare(
     "pool.before_close",
@@ -55,6 +56,8 @@ declare(
     "pool.after_give_up",
     "pool.before_conclude",
     "pool.after_conclude",
+    "pool.before_hang",
+    "pool.after_hang",
 )
 
 WEEK = timedelta(days=7)
@@ -69,7 +72,7 @@ class Job:
     ``base`` is the version that the pool was first asked about with.
     """
 
-    kind: Literal["look", "advance", "paint", "cluster"]
+    kind: Literal["look", "advance", "paint", "portray", "cluster"]
     pool_id: int
     version: int
     arguments: tuple[Any, ...] = ()
@@ -115,6 +118,10 @@ class Keeper:
             closed = tx.pools.in_state(PoolState.CLOSED)
             # What an operator has yet to release would be found, and asked about, again.
             held = tx.pools.in_state(PoolState.HELD, limit=1)
+            portraits = next_portraits(tx)
+        if portraits is not None:
+            pool_id, wanted = portraits
+            return self._hand_out(Job("portray", pool_id, current.number, (places(wanted),)))
         if closed and not active and not held and self._has_budget(closed[0]):
             return self._hand_out(self._look_job(closed[0], current))
         if len(closed) > self._config.pools.waiting_most:
@@ -271,6 +278,8 @@ class Keeper:
             return self._paint(job, result)
         if isinstance(result, Conclusion):
             self._conclude(job, result, current)
+        elif job.kind == "portray":
+            self._hang(job, result)
         elif job.kind == "look":
             # A version that was published meanwhile may explain the pool: look again.
             if job.version == current.number:
@@ -283,13 +292,21 @@ class Keeper:
         """The work was lost with its worker; the next step hands it out again."""
         self._job = None
 
-    def abandon(self, error: BaseException) -> None:
-        """The work itself failed, and would again: the pool is left as it is, the feed goes on."""
+    def abandon(self, error: BaseException) -> bool:
+        """The work itself failed, and would again: the pool is left as it is, the feed goes on.
+
+        Whether that gave up a pool; a class stands without its pictures, too.
+        """
         job, self._job = self._job, None
         assert job is not None, "nothing was handed out"
+        if job.kind == "portray":
+            with self._transaction() as tx:
+                want_pictures(tx, job.pool_id, {})
+            return False
         with self._transaction() as tx:
             tx.counters.add([Count("update_failures", "", "", 1)])
         self._leave_unresolved(job.pool_id, f"its inner loop failed: {error}")
+        return True
 
     def _paint(self, job: Job, ask: Ask) -> Job:
         samples = self._read_again(job.pool_id)
@@ -302,10 +319,7 @@ class Keeper:
         ask = self._asking
         assert ask is not None, "pictures without a question"
         samples = self._read_again(job.pool_id)
-        digests = [
-            put_thumbnail(self._store.folder, picture.thumbnail) if picture.thumbnail else None
-            for picture in pictures
-        ]
+        digests = store_pictures(self._store, pictures)
         fault_point("pool.after_thumbnails")
         with self._transaction() as tx:
             asked = [
@@ -336,6 +350,15 @@ class Keeper:
                 with self._transaction() as tx:
                     tx.counters.add([Count("update_failures", "", "", 1)])
         fault_point("pool.after_conclude")
+
+    def _hang(self, job: Job, pictures: Sequence[Picture]) -> None:
+        """Show what was concluded without people, so that they can contradict it."""
+        (wanted,) = job.arguments
+        painted = dict(zip(wanted, store_pictures(self._store, pictures), strict=True))
+        fault_point("pool.before_hang")
+        with self._transaction() as tx:
+            hang(tx, job.pool_id, painted)
+        fault_point("pool.after_hang")
 
     # -- helpers ----------------------------------------------------------------------------
 

@@ -15,8 +15,10 @@ from monitor.novelty.inner_loop import Discovery
 from monitor.pipeline.drifting import accept_looks
 from monitor.pipeline.gate import objection
 from monitor.pipeline.learning import Conclusion
+from monitor.pipeline.portraits import worth_seeing
 from monitor.pipeline.samples import PoolSamples
-from monitor.store import NewClass, Occurrence, Store, Update, commit_version
+from monitor.store import NewClass, Occurrence, Store, Transaction, Update, commit_version
+from monitor.store.exemplars import want_pictures
 from monitor.store.files import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
 from monitor.store.rows import Count, Lease, Version
 from monitor.store.states import ClassOrigin
@@ -40,6 +42,13 @@ def publish(
     origin = ClassOrigin.PROVISIONAL if found.provisional else ClassOrigin.PERSON
     names = {known.id: known.name for known in found.detector.classes}
     held = reason is not None
+
+    def also(tx: Transaction) -> None:
+        want_pictures(tx, samples.pool_id, worth_seeing(found, samples))
+        if not held:
+            # A look that people have called known, and the detector has learnt, is normal now.
+            accept_looks(tx, found.settled)
+
     update = Update(
         key=f"pool:{samples.pool_id}",
         detector=found.detector,
@@ -58,8 +67,7 @@ def publish(
         },
         counts=_counts(found, held=held),
         events=[] if held else _events(found, samples, names),
-        # A look that people have called known, and the detector has learnt, is normal now.
-        also=None if held else lambda tx: accept_looks(tx, found.settled),
+        also=also,
     )
     return commit_version(store, update, lease=lease)
 

@@ -1,19 +1,21 @@
 """Pictures that show what a class looks like, kept for as long as the class needs them.
 
 They lie among the thumbnails; a note for each class names them. What is known about where a
-picture came from is kept beside it, so that a purge of a source also finds these.
+picture came from is kept beside it, so that a purge of a source also finds these. Pictures that
+have yet to be painted are notes as well, by the pool that they lie in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from monitor.store.store import Transaction
 
 ROOM = "exemplars"
+UNPAINTED = "unpainted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,23 @@ class Exemplar:
     confidence: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Unpainted:
+    """A picture that a class should have: the image it will show, and what is known of it.
+
+    >>> waiting = Unpainted("feed/1.parquet", 7, Exemplar("", "pseudo-label", "cam-1", "0007"))
+    >>> waiting.painted("ab" * 32).thumbnail[:4]
+    'abab'
+    """
+
+    file: str
+    row: int
+    exemplar: Exemplar
+
+    def painted(self, thumbnail: str) -> Exemplar:
+        return replace(self.exemplar, thumbnail=thumbnail)
+
+
 def keep_exemplars(tx: Transaction, class_id: str, exemplars: Sequence[Exemplar]) -> None:
     """Let these pictures stand for the class, in place of those that did."""
     tx.notes.set(ROOM, class_id, [_to_json(exemplar) for exemplar in exemplars])
@@ -52,15 +71,54 @@ def all_exemplars(tx: Transaction) -> dict[str, list[Exemplar]]:
     }
 
 
+def want_pictures(tx: Transaction, pool_id: int, wanted: Mapping[str, Sequence[Unpainted]]) -> None:
+    """Remember which images of a pool should be painted, by class; nothing wanted ends it."""
+    entries = {
+        class_id: [
+            {"file": one.file, "row": one.row, "exemplar": _to_json(one.exemplar)} for one in some
+        ]
+        for class_id, some in wanted.items()
+        if some
+    }
+    if entries:
+        tx.notes.set(UNPAINTED, str(pool_id), entries)
+    else:
+        tx.notes.delete(UNPAINTED, str(pool_id))
+
+
+def unpainted(tx: Transaction) -> dict[int, dict[str, list[Unpainted]]]:
+    """What has yet to be painted, by pool and class."""
+    return {
+        int(pool_id): {
+            class_id: [
+                Unpainted(one["file"], one["row"], _from_json(one["exemplar"])) for one in some
+            ]
+            for class_id, some in entries.items()
+        }
+        for pool_id, entries in tx.notes.all(UNPAINTED).items()
+    }
+
+
 def forget_exemplars(tx: Transaction, source: str, before: datetime) -> list[str]:
-    """Drop those of a source captured before a moment; returns their thumbnails."""
+    """Drop those of a source captured before a moment; returns their thumbnails.
+
+    What has yet to be painted of them is not painted any more.
+    """
+
+    def is_meant(one: Exemplar) -> bool:
+        early = one.captured_at is None or one.captured_at < before
+        return one.source_id == source and early
+
+    for pool_id, wanted in unpainted(tx).items():
+        kept = {
+            class_id: [one for one in some if not is_meant(one.exemplar)]
+            for class_id, some in wanted.items()
+        }
+        if kept != wanted:
+            want_pictures(tx, pool_id, kept)
     gone: list[str] = []
     for class_id, exemplars in all_exemplars(tx).items():
-        matching = [
-            one
-            for one in exemplars
-            if one.source_id == source and (one.captured_at is None or one.captured_at < before)
-        ]
+        matching = [one for one in exemplars if is_meant(one)]
         if matching:
             gone += [one.thumbnail for one in matching]
             keep_exemplars(tx, class_id, [one for one in exemplars if one not in matching])

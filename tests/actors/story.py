@@ -11,6 +11,7 @@ import pyarrow as pa
 from monitor.config import Config
 from monitor.jobs.fit import fit
 from monitor.store import Store
+from monitor.store.exemplars import all_exemplars, unpainted
 from monitor.store.files import current, read_table
 from tests.jobs.feeds import config_for, write_feed
 
@@ -91,6 +92,8 @@ def outcome(state: Path) -> dict[str, Any]:
                 for e in tx.events.after(limit=100_000)
                 if e.kind not in ("monitor.started", "monitor.stopped", "actor.restarted")
             ]
+            pictures = all_exemplars(tx)
+            assert not unpainted(tx)
         return {
             "verdicts": verdicts,
             "rejected": rows(store, "rejected"),
@@ -101,6 +104,7 @@ def outcome(state: Path) -> dict[str, Any]:
             "queries": queries,
             "counters": counters,
             "events": told,
+            "pictures": pictures,
         }
 
 

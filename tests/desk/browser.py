@@ -29,6 +29,15 @@ PATIENCE = 60.0
 
 DESKTOP, PHONE = (1360, 860), (390, 844)
 
+LISTEN = """
+window.said = [];
+new MutationObserver(changes => {
+  for (const node of changes.flatMap(change => [...change.addedNodes])) {
+    if (node.classList?.contains("toast")) window.said.push(node.textContent);
+  }
+}).observe(document, { childList: true, subtree: true });
+"""
+
 
 class Browser:
     """Chromium, driven as a person would: looks, keys and clicks."""
@@ -60,6 +69,15 @@ class Browser:
     def one(self, selector: str) -> WebElement:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
+    def text(self, selector: str) -> str:
+        """What can be read there, found and read in one moment: the page renews itself."""
+        script = "return document.querySelector(arguments[0])?.innerText ?? ''"
+        return str(self.driver.execute_script(script, selector))
+
+    def is_open(self, selector: str) -> bool:
+        script = "return Boolean(document.querySelector(arguments[0])?.open)"
+        return bool(self.driver.execute_script(script, selector))
+
     def press(self, *keys: str, shift: bool = False) -> None:
         """Keys go to whatever has the focus, as they do from a keyboard."""
         chain = ActionChains(self.driver)
@@ -71,13 +89,18 @@ class Browser:
         chain.perform()
 
     def click(self, selector: str, *, shift: bool = False) -> None:
-        chain = ActionChains(self.driver)
-        if shift:
-            chain.key_down(Keys.SHIFT)
-        chain.click(self.one(selector))
-        if shift:
-            chain.key_up(Keys.SHIFT)
-        chain.perform()
+        def click() -> bool:
+            chain = ActionChains(self.driver)
+            if shift:
+                chain.key_down(Keys.SHIFT)
+            chain.click(self.one(selector))
+            if shift:
+                chain.key_up(Keys.SHIFT)
+            chain.perform()
+            return True
+
+        # Again, if what was found is replaced before it is reached.
+        self.until(click)
 
     def cards(self) -> list[int]:
         found = self.driver.execute_script(
@@ -100,7 +123,8 @@ class Browser:
         return None if found is None else str(found)
 
     def toasts(self) -> str:
-        return str(self.driver.execute_script("return document.getElementById('toasts').innerText"))
+        """Every small message since the page was loaded; they go before a slow machine looks."""
+        return str(self.driver.execute_script("return window.said.join('\\n')"))
 
     def resize(self, size: tuple[int, int]) -> None:
         self.driver.execute_cdp_cmd(
@@ -182,6 +206,7 @@ def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
     try:
         found.set_page_load_timeout(PATIENCE)
         found.set_script_timeout(PATIENCE)
+        found.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": LISTEN})
         yield found
     finally:
         found.quit()

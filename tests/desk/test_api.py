@@ -130,11 +130,8 @@ def test_classes_are_corrected_over_http(client: Client, store: Store) -> None:
     assert renamed.json()["version"] == 3
     samples = client.get(f"{path}/samples").json()["samples"]
     pseudo = samples[0]
-    wrong = {
-        "operation": "w0000000",
-        "source_id": pseudo["source_id"],
-        "image_id": pseudo["image_id"],
-    }
+    image = {"source_id": pseudo["source_id"], "image_id": pseudo["image_id"]}
+    wrong = {"operation": "w0000000", "images": [image]}
     assert client.post(f"{path}/wrong", wrong).json()["version"] == 4
     merged = client.post(
         "/api/classes/merge", {"operation": "m0000000", "classes": ["sand"], "into": "c1"}

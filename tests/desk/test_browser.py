@@ -60,13 +60,13 @@ def test_twenty_questions_by_keyboard_alone(browser: Browser, state: Path) -> No
     browser.press(Keys.ENTER, "t", "b", "1", Keys.ENTER)  # five look like water
     assert len(browser.cards()) == 5
     browser.press(Keys.ENTER)  # nobody has a name for these yet, so one is asked for
-    browser.until(lambda: browser.one("#naming").get_attribute("open"))
+    browser.until(lambda: browser.is_open("#naming"))
     browser.press("glacier", Keys.ENTER)
     browser.until(lambda: len(browser.cards()) == 4)
     browser.until(lambda: "glacier" in browser.palette())
     number = 1 + browser.palette().index("glacier")
     browser.press(*[str(number)] * 4)
-    browser.until(lambda: "Nothing to answer" in browser.one("#main").text)
+    browser.until(lambda: "Nothing to answer" in browser.text("#main"))
     browser.until(lambda: len(answers(state)) == 20)
     found = answers(state)
     assert sorted(str(name) for name in found.values()) == sorted(
@@ -82,7 +82,7 @@ def _first(browser: Browser) -> str:
 def test_a_group_is_labelled_at_once_and_taken_back_at_once(browser: Browser, state: Path) -> None:
     browser.visit()
     browser.press("g")
-    assert "10 images chosen" in browser.one("#target").text
+    assert "10 images chosen" in browser.text("#target")
     browser.press(Keys.ENTER)
     browser.until(lambda: len(answers(state)) == 10)
     assert len(browser.cards()) == 10
@@ -98,12 +98,12 @@ def test_a_range_is_chosen_with_shift_and_one_answer_is_undone_after_a_reload(
     browser.visit()
     first, *_ = browser.cards()
     browser.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, shift=True)
-    assert "3 images chosen" in browser.one("#target").text
+    assert "3 images chosen" in browser.text("#target")
     browser.press(Keys.ESCAPE)
     cards = browser.cards()
     browser.click(f"#q{cards[4]}")
     browser.click(f"#q{cards[7]}", shift=True)
-    assert "4 images chosen" in browser.one("#target").text
+    assert "4 images chosen" in browser.text("#target")
     browser.press(Keys.ESCAPE, Keys.ARROW_LEFT)
     browser.press(Keys.ENTER)
     browser.until(lambda: len(answers(state)) == 1)
@@ -122,9 +122,9 @@ def test_a_range_is_chosen_with_shift_and_one_answer_is_undone_after_a_reload(
 def test_a_name_that_is_nearly_another_must_be_meant(browser: Browser, state: Path) -> None:
     browser.visit()
     browser.press("n")
-    browser.until(lambda: browser.one("#naming").get_attribute("open"))
+    browser.until(lambda: browser.is_open("#naming"))
     browser.press("Waters", Keys.ENTER)
-    browser.until(lambda: "already “water”" in browser.one("#naming-hint").text)
+    browser.until(lambda: "already “water”" in browser.text("#naming-hint"))
     assert answers(state) == {}
     browser.press(Keys.ENTER)
     browser.until(lambda: list(answers(state).values()) == ["Waters"])
@@ -135,7 +135,7 @@ def test_skipping_leaves_a_question_open(browser: Browser, state: Path) -> None:
     first, second, *_ = browser.cards()
     browser.press("s")
     assert browser.cards()[0] == second
-    assert "1 skipped for now" in browser.one("#skipped").text
+    assert "1 skipped for now" in browser.text("#skipped")
     # Found and clicked in one moment: the page renews itself, and this line of it with it.
     browser.driver.execute_script("document.getElementById('unskip').click()")
     browser.until(lambda: browser.cards()[0] == first)
@@ -145,16 +145,15 @@ def test_skipping_leaves_a_question_open(browser: Browser, state: Path) -> None:
 def test_space_shows_it_large_with_what_it_is_like(browser: Browser) -> None:
     browser.visit()
     browser.press(" ")
-    zoom = browser.one("#zoom")
-    browser.until(lambda: zoom.is_displayed())
+    browser.until(lambda: browser.is_open("#zoom"))
     picture = browser.one("#zoom-image")
     assert picture.size["width"] > 500
     before = picture.get_attribute("src")
     browser.press(Keys.ARROW_RIGHT)
     assert picture.get_attribute("src") != before
-    assert "Nearest" in zoom.text
+    assert "Nearest" in browser.text("#zoom")
     browser.press(Keys.ESCAPE)
-    browser.until(lambda: not zoom.is_displayed())
+    browser.until(lambda: not browser.is_open("#zoom"))
 
 
 def test_questions_and_versions_arrive_by_themselves(browser: Browser, state: Path) -> None:
@@ -173,7 +172,7 @@ def test_two_classes_become_one_and_the_version_arrives(browser: Browser, state:
     for box in browser.all(".choose"):
         box.click()
     browser.click("#merge")
-    browser.until(lambda: browser.one("#merge-dialog").get_attribute("open"))
+    browser.until(lambda: browser.is_open("#merge-dialog"))
     browser.one('#merge-names input[value="c2"]').click()
     browser.click('#merge-dialog [type="submit"]')
     browser.until(lambda: "Detector version 2 is in use" in browser.toasts())
@@ -183,11 +182,34 @@ def test_two_classes_become_one_and_the_version_arrives(browser: Browser, state:
         assert current is not None
         assert current.number == 2
     browser.visit("/history")
-    assert "forest merged into water" in browser.one(".versions .current").text
+    assert "forest merged into water" in browser.text(".versions .current")
     browser.click('.versions [data-version="1"]')
-    browser.until(lambda: "It will know forest besides." in browser.one("#version-changes").text)
+    browser.until(lambda: "It will know forest besides." in browser.text("#version-changes"))
     browser.click("#version-go")
-    browser.until(lambda: "first fit" in browser.one(".versions .current").text)
+    browser.until(lambda: "first fit" in browser.text(".versions .current"))
+
+
+def test_what_the_detector_concluded_is_seen_and_contradicted(
+    browser: Browser, state: Path
+) -> None:
+    with Store.open(state) as store:
+        dune = world.discover(store, "dune", 20)
+    browser.visit("/classes")
+    browser.click(f'[data-class="{dune}"] [data-do="samples"]')
+    browser.until(lambda: browser.all("#samples img"))
+    assert len(browser.all("#samples img")) == 6
+    assert "8 more" in browser.text("#samples-rest")
+    # The first is at hand for the keyboard, the second for the mouse.
+    browser.until(lambda: browser.driver.switch_to.active_element.tag_name == "input")
+    browser.press(" ")
+    browser.click("#samples li:nth-child(2) img")
+    browser.until(lambda: browser.text("#samples-go") == "2 are not dune")
+    browser.click("#samples-go")
+    browser.until(lambda: "Detector version 3 is in use" in browser.toasts())
+    with Store.open(state) as store, store.reading() as tx:
+        assert tx.counters.value("pseudo_labels", "", "contradicted") == 2
+    browser.click(f'[data-class="{dune}"] [data-do="samples"]')
+    browser.until(lambda: len(browser.all("#samples img")) == 4)
 
 
 def test_nothing_is_lost_when_the_server_goes_away(driver: webdriver.Chrome, state: Path) -> None:

@@ -61,47 +61,54 @@ function merge() {
   });
 }
 
+/** What the detector concluded by itself, to be contradicted picture by picture. */
 async function samples(card) {
   const dialog = document.getElementById("samples-dialog");
   const list = document.getElementById("samples");
+  const rest = document.getElementById("samples-rest");
+  const operation = freshId();
+  const wrong = () => [...list.querySelectorAll(":checked")].map((box) => box.sample);
   dialog.querySelector("h2 b").textContent = card.dataset.name;
   list.replaceChildren();
-  openDialog(dialog, async () => true);
+  rest.hidden = true;
+  openDialog(dialog, async () => {
+    const images = wrong().map(({ source_id, image_id }) => ({ source_id, image_id }));
+    done(await send("POST", `/api/classes/${card.dataset.class}/wrong`, { operation, images }));
+  });
+  list.onchange = () => sayWhatIsWrong(card.dataset.name, wrong().length);
+  list.onchange();
   const found = await send("GET", `/api/classes/${card.dataset.class}/samples`);
   const pseudo = found.samples.filter((sample) => sample.by === "pseudo-label");
-  list.replaceChildren(...pseudo.map((sample) => sampleRow(card, sample)));
+  const seen = pseudo.filter((sample) => sample.thumbnail);
+  list.replaceChildren(...seen.map(sampleCard));
+  list.querySelector("input")?.focus();
+  rest.hidden = seen.length === pseudo.length;
+  rest.textContent = seen.length
+    ? `${pseudo.length - seen.length} more, of which it is surer, have no picture.`
+    : "There are no pictures of them (any more).";
 }
 
-function sampleRow(card, sample) {
-  const row = document.createElement("li");
-  if (sample.thumbnail) {
-    row.append(Object.assign(document.createElement("img"), { src: `/thumbnails/${sample.thumbnail}`, alt: "" }));
-  } else {
-    row.append(Object.assign(document.createElement("span"), { className: "blank" }));
-  }
+function sayWhatIsWrong(name, count) {
+  const go = document.getElementById("samples-go");
+  go.disabled = !count;
+  go.textContent = count ? `${count} ${count === 1 ? "is" : "are"} not ${name}` : "Choose what is wrong";
+}
+
+function sampleCard(sample) {
+  const sure = sample.confidence === null ? "" : `${Math.round(100 * sample.confidence)}% sure`;
+  const box = Object.assign(document.createElement("input"), { type: "checkbox", sample });
+  const image = Object.assign(document.createElement("img"), {
+    src: `/thumbnails/${sample.thumbnail}`,
+    alt: `Image ${sample.image_id}`,
+    title: `${sample.image_id} · ${sample.source_id}`,
+  });
   const words = document.createElement("span");
-  const sure = sample.confidence === null ? "" : `, ${Math.round(100 * sample.confidence)}% sure`;
-  words.textContent = `${sample.image_id} · ${sample.source_id}${sure}`;
-  const button = Object.assign(document.createElement("button"), {
-    type: "button",
-    className: "quiet danger",
-    textContent: `Not ${card.dataset.name}`,
-  });
-  const operation = freshId();
-  button.addEventListener("click", async () => {
-    button.disabled = true;
-    try {
-      const body = { operation, source_id: sample.source_id, image_id: sample.image_id };
-      const result = await send("POST", `/api/classes/${card.dataset.class}/wrong`, body);
-      row.remove();
-      toast(`${result.what}. Detector version ${result.version} is in use.`);
-    } catch (error) {
-      document.querySelector("#samples-dialog .hint").textContent = error.message;
-      button.disabled = false;
-    }
-  });
-  row.append(words, button);
-  return row;
+  words.textContent = [sample.source_id, sure].filter(Boolean).join(" · ");
+  const label = document.createElement("label");
+  label.append(box, image, words);
+  const item = document.createElement("li");
+  item.append(label);
+  return item;
 }
 
 const actions = { rename, retire, samples };
