@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 from actors.crew import Crew, Done
 from actors.flights import Flight, Flights, Stage
+from actors.suspicion import Record, note_survival, note_try
 from actors.telling import Listener, Told
 from monitor.config import Config
 from monitor.feed.errors import FeedError, SourceUnavailable
@@ -134,11 +136,10 @@ class Feeder:
         for flight in self.flights.at(Stage.WAITING):
             if self._crew.room("embedder") < 1 or not self._may_start(flight):
                 break
-            if flight.is_suspect:
-                # Durable before the work: should it take this process along, it is known.
-                with fenced(self._store, self._lease) as tx:
-                    tx.batches.start([flight.batch.id])
-            flight.stage = Stage.EMBEDDING
+            if flight.batch.tries and not flight.is_noted:
+                note_try(self._store, self._lease, flight.batch.id)
+                flight.is_noted = True
+            flight.stage, flight.began = Stage.EMBEDDING, time.monotonic()
             self._crew.submit("embedder", flight.batch.id, "embed", flight.spec)
 
     def _fill(self, free: int) -> None:
@@ -152,9 +153,9 @@ class Feeder:
             spec = BatchSpec(
                 FeedFile(file.path, file.size, file.mtime_ns), batch.first_row, batch.rows
             )
-            flight = Flight(batch, spec, deaths=batch.tries)
-            if flight.deaths >= self._config.run.tries:
-                self._quarantine(flight, "it was in work each time that a worker was lost")
+            flight = Flight(batch, spec)
+            if batch.tries >= self._config.run.tries:
+                self._quarantine(flight, "it was in work each time that the monitor died")
             else:
                 self.flights.add(flight)
 
@@ -169,6 +170,10 @@ class Feeder:
         if done.error is None:
             _, flight.handle = done.value
             flight.stage = Stage.EMBEDDED
+            if flight.is_noted:
+                note_survival(self._store, self._lease, flight.batch.id)
+                flight.batch, flight.is_noted = replace(flight.batch, tries=0), False
+            flight.record = Record()
             return
         flight.back_to(Stage.WAITING)
         if isinstance(done.error, SourceUnavailable):
@@ -176,18 +181,29 @@ class Feeder:
             self._tell("feed.unavailable", str(done.error))
         elif isinstance(done.error, FeedError):
             self._quarantine_file(flight, str(done.error))
+        elif done.died:
+            self._mourn(flight, done.error)
         else:
             self.blame(flight, done.error)
 
+    def _mourn(self, flight: Flight, error: BaseException) -> None:
+        """A worker died with this batch in hand; its own fault, if chance cannot explain it."""
+        now = time.monotonic()
+        flight.record = flight.record.died(
+            at=now,
+            total=sum(self._crew.restarts().values()),
+            alone=now - flight.began if flight.is_suspect else None,
+        )
+        if flight.record.is_damning(self._config.run.tries):
+            number = flight.record.losses
+            self._quarantine(flight, f"{number} workers died of it, at last with: {error}")
+
     def blame(self, flight: Flight, error: BaseException) -> None:
-        """One more failure that this batch may have caused; too many, and it is set aside."""
-        was_suspect = flight.is_suspect
-        flight.deaths += 1
-        if flight.deaths >= self._config.run.tries:
-            self._quarantine(flight, f"failed {flight.deaths} times, at last with: {error}")
-        elif not was_suspect:
-            with fenced(self._store, self._lease) as tx:
-                tx.batches.start([flight.batch.id])
+        """One more error that this batch has caused; too many, and it is set aside."""
+        flight.record = flight.record.failed()
+        if flight.record.is_damning(self._config.run.tries):
+            number = flight.record.errors
+            self._quarantine(flight, f"failed {number} times, at last with: {error}")
 
     def _quarantine(self, flight: Flight, reason: str) -> None:
         fault_point("coordinator.before_quarantine")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from actors.suspicion import Record
 from monitor.feed.plan import BatchSpec
 from monitor.pipeline.judging import Judged
 from monitor.store.rows import Batch
@@ -32,15 +33,19 @@ class Flight:
     handle: Any = None
     """The features, wherever they are."""
     judged: Judged | None = None
-    deaths: int = 0
-    """Workers that were lost with this batch in hand."""
+    record: Record = field(default_factory=Record)
+    """What it did to those who had it in hand."""
+    began: float = 0.0
+    """When it was last given to a worker."""
+    is_noted: bool = False
+    """Whether the ledger knows that this run has it in hand."""
     not_before: float = 0.0
     """After a storage that did not answer: when to try again."""
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it may be what kills its workers; it is then tried alone."""
-        return self.deaths > 0
+        """Whether it may be what kills its workers, or whole runs; it is then tried alone."""
+        return self.record.losses > 0 or self.batch.tries > 0
 
     def back_to(self, stage: Stage) -> None:
         """Do again what comes after this stage."""

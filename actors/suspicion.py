@@ -1,11 +1,22 @@
-"""When a run dies again and again without getting anywhere, what it had in hand is suspect.
+"""Is it the batch that kills, or the weather? A batch is set aside only if chance explains nothing.
 
-A worker that dies is noticed by the coordinator. A batch that takes the whole machine along is
-not: all that remains of it is that the last runs ended without a word and without progress. Then
-the batches at the front of the ledger are tried one at a time, each try noted before it begins.
+A batch that kills its worker does so every time. Workers also die by no fault of their work:
+machines are taken away, operators mistype, memory is short for an hour. So a batch whose worker
+died is tried again alone, and each further death counts by how unlikely it would have been at the
+rate at which workers of all kinds have been dying since: in calm weather a few deaths are proof, in
+a storm many are not.
+
+A batch that takes the coordinator along leaves no witness. All that remains of it is that the
+last runs ended without a word and without progress. Then the batches at the front of the ledger
+are tried one at a time, each try noted before it begins and struck out when it was survived; a run
+that dies between two tries clears them all.
 """
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
 
 from monitor.pipeline.fencing import fenced
 from monitor.store import Store
@@ -13,27 +24,101 @@ from monitor.store.rows import Lease
 
 #: Runs that ended without a word and without a single batch, before batches are suspected.
 IN_VAIN = 3
+#: A batch is guilty if chance would treat one in a million like this. That is more than
+#: it seems: whatever was lost in any role counts as weather, and it may only have hit one of them.
+CHANCE = 1e-6
 
-_NOTE = ("monitor", "last_run")
+_RUN = ("monitor", "last_run")
+_IN_HAND = ("monitor", "in_hand")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What happened to those who had a batch in hand; immutable.
+
+    >>> record = Record().died(at=0.0, total=1, alone=None)
+    >>> for second in (5, 12, 20, 29, 40):
+    ...     record = record.died(at=second, total=record.total + record.alone + 1, alone=0.5)
+    >>> record.losses, record.is_damning(tries=4), record.is_damning(tries=7)
+    (6, True, False)
+    """
+
+    losses: int = 0
+    """Workers that died, and errors that were raised."""
+    errors: int = 0
+    alone: int = 0
+    """Workers that died with nothing else in hand."""
+    chance: float = 1.0
+    """How likely it is that something else killed all of those."""
+    since: float = 0.0
+    total: int = 0
+    """When the first worker died, and how many of all roles had been lost by then."""
+
+    def died(self, *, at: float, total: int, alone: float | None) -> Record:
+        """A worker died; ``total`` are those that have been lost so far, this one among them.
+
+        ``alone`` is for how long it had had this batch in hand, if it had nothing else.
+        """
+        if not self.losses:
+            return replace(self, losses=1, since=at, total=total)
+        if alone is None:
+            return replace(self, losses=self.losses + 1)
+        # One more than were seen: even in the best of weather the next one may be due.
+        others = max(0, total - self.total - self.alone - 1) + 1
+        by_chance = -math.expm1(-alone * others / max(at - self.since, alone, 1e-3))
+        return replace(
+            self,
+            losses=self.losses + 1,
+            alone=self.alone + 1,
+            chance=self.chance * by_chance,
+        )
+
+    def failed(self) -> Record:
+        """A worker raised an error that is no part of its contract; no weather does that."""
+        return replace(self, losses=self.losses + 1, errors=self.errors + 1)
+
+    def is_damning(self, tries: int) -> bool:
+        if self.errors >= tries:
+            return True
+        return self.losses >= tries and self.chance <= CHANCE
 
 
 def begin_run(store: Store, lease: Lease, *, in_hand: int) -> bool:
     """Note that a run begins; says whether the first ``in_hand`` batches are now suspect."""
     with fenced(store, lease) as tx:
-        done = tx.counters.value("batches", "", "done")
-        last = tx.notes.get(*_NOTE, {"ended": True})
+        done = sum(count.value for count in tx.counters.all("batches"))
+        last = tx.notes.get(*_RUN, {"ended": True})
         died_in_vain = not last["ended"] and last["done"] == done
         in_vain = last["in_vain"] + 1 if died_in_vain else 0
+        if in_vain > IN_VAIN and tx.notes.get(*_IN_HAND) is None:
+            # The batches were being tried one by one, and it died with none of them in hand.
+            tx.batches.acquit()
+            in_vain = 0
         suspicious = in_vain >= IN_VAIN
         if suspicious:
             pending = tx.batches.pending(in_hand)
             tx.batches.start([batch.id for batch in pending if not batch.tries])
-        tx.notes.set(*_NOTE, {"ended": False, "done": done, "in_vain": in_vain})
+        tx.notes.set(*_RUN, {"ended": False, "done": done, "in_vain": in_vain})
+        tx.notes.set(*_IN_HAND, None)
     return suspicious
 
 
 def end_run(store: Store, lease: Lease) -> None:
     """Note that the run ended by itself, whatever its reason."""
     with fenced(store, lease) as tx:
-        last = tx.notes.get(*_NOTE, {})
-        tx.notes.set(*_NOTE, {**last, "ended": True})
+        last: dict[str, Any] = tx.notes.get(*_RUN, {})
+        tx.notes.set(*_RUN, {**last, "ended": True})
+
+
+def note_try(store: Store, lease: Lease, batch_id: int) -> None:
+    """Durable before the work: should the batch take this process along, it is known."""
+    with fenced(store, lease) as tx:
+        tx.batches.start([batch_id])
+        tx.notes.set(*_IN_HAND, batch_id)
+
+
+def note_survival(store: Store, lease: Lease, batch_id: int) -> None:
+    """The batch was embedded, and we are still here: it is a suspect no more."""
+    with fenced(store, lease) as tx:
+        tx.batches.acquit(batch_id)
+        tx.notes.set(*_IN_HAND, None)

@@ -25,7 +25,7 @@ from tests.jobs.feeds import config_for, write_feed
 
 ROLES = ("Embedder", "Scorer", "Querier", "Updater")
 #: How often a victim is the driver, which costs more time than any other.
-DRIVER_SHARE = 0.15
+DRIVER_SHARE = 0.2
 ROWS_PER_FILE = 500
 
 

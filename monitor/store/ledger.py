@@ -285,6 +285,11 @@ class Batches(Repository):
                 [{"batch": batch_id} for batch_id in batch_ids],
             )
 
+    def acquit(self, batch_id: int | None = None) -> None:
+        """Forget the tries of a batch, or of all that are still to do."""
+        which = _PENDING if batch_id is None else batches.c.id == batch_id
+        self._connection.execute(update(batches).where(which, batches.c.tries > 0).values(tries=0))
+
     def quarantine(self, batch_id: int, reason: str) -> None:
         """Give a batch up; the rest of its file goes on."""
         batch = self.get(batch_id)
