@@ -20,6 +20,7 @@ from monitor.novelty.errors import (
     UnknownClass,
 )
 from monitor.novelty.fingerprint import Fingerprint
+from monitor.novelty.resemblance import HeldOut, Resemblance, a_few
 from monitor.novelty.settings import Settings
 from monitor.novelty.subspace import Subspace
 
@@ -108,7 +109,11 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """One batch, scored: S⁰, S⁰ over T_inner, the verdict, and the nearest known class."""
+    """One batch, scored: S⁰, S⁰ over T_inner, the verdict, and the nearest known class.
+
+    The nearest class is the one that a sample resembles most, which is not always the one whose
+    FRE is least: see :mod:`monitor.novelty.resemblance`.
+    """
 
     score: Floats
     ratio: Floats
@@ -193,16 +198,35 @@ class Detector:
     def _first_modes(self) -> Ints:
         return np.cumsum([0] + [len(c.modes) for c in self.classes[:-1]]).astype(np.intp)
 
+    @cached_property
+    def _resemblance(self) -> Resemblance:
+        features, index = self.reserve()
+        asked = a_few(index)
+        held = HeldOut(features[asked], index[asked], self._squared_fre(features[asked]))
+        means = [mode.mean for c in self.classes for mode in c.modes]
+        return Resemblance.of(means, self._first_modes, held, self.settings.whitening)
+
+    def _nearest(self, features: Floats, errors: Floats) -> Ints:
+        if self.settings.nearest == "fre" or len(self.classes) == 1:
+            least: Ints = errors.argmin(axis=1)
+            return least
+        return self._resemblance.nearest(features, errors)
+
     @property
     def dimension(self) -> int:
         return self.fingerprint.dimension
 
     def fre(self, features: ArrayLike) -> Floats:
         """Error of every row against every class, in the units of the settings."""
-        errors = self._bank.fre(features)
-        if len(self._first_modes) != len(self._bank):
-            errors = np.minimum.reduceat(errors, self._first_modes, axis=1)
+        errors = self._squared_fre(features)
         return errors if self.settings.squared else np.sqrt(errors)
+
+    def _squared_fre(self, features: ArrayLike) -> Floats:
+        errors = self._bank.fre(features)
+        if len(self._first_modes) == len(self._bank):
+            return errors
+        least: Floats = np.minimum.reduceat(errors, self._first_modes, axis=1)
+        return least
 
     def s0(self, features: ArrayLike) -> Floats:
         """S⁰: the least FRE over the known classes."""
@@ -211,11 +235,13 @@ class Detector:
 
     def score(self, features: ArrayLike) -> Scores:
         """Judge a batch. The verdict on a row does not depend on the rows beside it."""
-        errors = self.fre(as_features(features, dimension=self.dimension))
-        nearest = errors.argmin(axis=1)
-        score = np.take_along_axis(errors, nearest[:, None], axis=1)[:, 0]
+        x = as_features(features, dimension=self.dimension)
+        errors = self._squared_fre(x)
+        score: Floats = errors.min(axis=1)
+        if not self.settings.squared:
+            score = np.sqrt(score)
         ratio = (score / np.float32(self.calibration.t_inner)).astype(np.float32)
-        return Scores(score, ratio, score > self.calibration.t_inner, nearest)
+        return Scores(score, ratio, score > self.calibration.t_inner, self._nearest(x, errors))
 
     def reserve(self) -> tuple[Floats, Ints]:
         """Held-out samples of all classes and the position of each one's class."""

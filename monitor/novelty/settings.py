@@ -11,6 +11,7 @@ from monitor.novelty.errors import InvalidSettings
 
 Labeller = Literal["linear", "graph"]
 Query = Literal["ambiguous", "top", "random"]
+Nearest = Literal["resemblance", "fre"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class Settings:
     # What a class is.
     variance: float = 0.90  # share of variance that a subspace keeps; 0.995 overfits small classes
     squared: bool = True  # FRE² instead of FRE: the same order, another T_inner
+    nearest: Nearest = "resemblance"  # fair to small classes; or that of the least FRE
     least: int = 10  # samples of a class below which fitting it is refused
     # What is held out, and where T_inner lies.
     validation: float = 0.10  # share of a class that is held out
@@ -59,7 +61,7 @@ class Settings:
     quiet_labels: int = 16  # answers, none of them new, after which the loop stops
 
     def __post_init__(self) -> None:
-        for name, values in (("labeller", Labeller), ("query", Query)):
+        for name, values in (("labeller", Labeller), ("query", Query), ("nearest", Nearest)):
             if getattr(self, name) not in get_args(values):
                 raise InvalidSettings(
                     f"{name}: {getattr(self, name)!r} is none of {', '.join(get_args(values))}"
@@ -98,6 +100,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
     "robust": {},
     "paper": {
         "variance": 0.995,
+        "nearest": "fre",
         "labeller": "linear",
         "first_share": 0.5,
         "one_shot": True,

@@ -1,0 +1,74 @@
+"""The nearest class is fair to classes of which little has been seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monitor.novelty.arrays import Floats
+from monitor.novelty.detector import Detector
+from monitor.novelty.settings import Settings
+
+_DIMENSION = 160
+_RICH, _POOR = 400, 30
+
+
+class Rooms:
+    """Three classes with the same lively spread at different places; the last is rarely seen."""
+
+    def __init__(self) -> None:
+        self._rng = np.random.default_rng(3)
+        self._means = self._rng.normal(size=(3, _DIMENSION)) * 0.6
+        falling = np.linspace(1.5, 0.3, _DIMENSION)
+        self._mixing = np.linalg.qr(self._rng.normal(size=(_DIMENSION, _DIMENSION)))[0] * falling
+
+    def draw(self, index: int, count: int) -> Floats:
+        spread = self._rng.normal(size=(count, _DIMENSION)) @ self._mixing.T
+        drawn: Floats = (self._means[index] + spread).astype(np.float32)
+        return drawn
+
+    def detector(self, *, settings: Settings) -> Detector:
+        counts = (_RICH, _RICH, _POOR)
+        features = np.concatenate([self.draw(i, n) for i, n in enumerate(counts)])
+        labels = [name for name, n in zip("abc", counts, strict=True) for _ in range(n)]
+        return Detector.fit(features, labels, settings=settings)
+
+
+def _right(rooms: Rooms, detector: Detector, index: int) -> float:
+    return float((detector.score(rooms.draw(index, 300)).nearest == index).mean())
+
+
+def test_a_class_of_few_samples_is_recognised_beside_rich_ones() -> None:
+    rooms = Rooms()
+    robust = Settings.preset("robust")
+    fair, by_fre = (
+        rooms.detector(settings=robust.replace(nearest=n)) for n in ("resemblance", "fre")
+    )
+    assert _right(rooms, by_fre, 2) < 0.2  # the reason why FRE alone is not asked
+    assert _right(rooms, fair, 2) > 0.8
+    assert min(_right(rooms, fair, 0), _right(rooms, fair, 1)) > 0.9
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_one_class_and_two_classes_have_a_nearest_class_too(kept: int) -> None:
+    rooms = Rooms()
+    detector = rooms.detector(settings=Settings())
+    for known in detector.classes[kept:]:
+        detector = detector.without_class(known.id)
+    assert _right(rooms, detector, 0) > 0.9
+
+
+def test_a_merged_class_is_recognised_by_each_of_its_looks() -> None:
+    rooms = Rooms()
+    detector = rooms.detector(settings=Settings()).merged("a", ["c"])
+    assert [known.name for known in detector.classes] == ["a", "b"]
+    for look in (0, 2):
+        assert (detector.score(rooms.draw(look, 300)).nearest == 0).mean() > 0.8
+    assert _right(rooms, detector, 1) > 0.8
+
+
+def test_the_verdict_itself_stays_with_fre() -> None:
+    rooms = Rooms()
+    detector = rooms.detector(settings=Settings())
+    batch = rooms.draw(2, 50)
+    np.testing.assert_array_equal(detector.score(batch).score, detector.fre(batch).min(axis=1))
