@@ -113,7 +113,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any], str | None], str]] = {
     "pool.quiet": _quiet,
     "pool.unresolved": lambda told, _: f"pool {told['pool']}: left open, {told['reason']}",
     "queries.opened": lambda told, _: (
-        f"pool {told['pool']}: round {told['round']}, {told['count']} questions"
+        f"pool {told['pool']}: round {told['round'] + 1}, {told['count']} questions"
     ),
     "class.discovered": _discovered,
     "detector.held": lambda told, _: (

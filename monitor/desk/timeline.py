@@ -72,7 +72,10 @@ _Sentence = Callable[[Mapping[str, Any]], str]
 _SENTENCES: dict[str, tuple[str, _Sentence]] = {
     "class.discovered": (
         "good",
-        lambda p: f"Discovered {_named(p)}: {p['human']} images by people, {p['pseudo']} by itself",
+        lambda p: (
+            f"Discovered {_named(p)}: {_images(p['human'])} named by people, {p['pseudo']} that "
+            "follow them"
+        ),
     ),
     "class.renamed": ("plain", lambda p: f"{p['from']} is now called {p['to']} ({p['who']})"),
     "class.merged": (
@@ -102,12 +105,16 @@ _SENTENCES: dict[str, tuple[str, _Sentence]] = {
     ),
     "queries.opened": (
         "plain",
-        lambda p: f"Asked {p['count']} questions about pool {p['pool']}, round {p['round']}",
+        lambda p: f"Asked {p['count']} questions about pool {p['pool']}, round {p['round'] + 1}",
     ),
-    "queries.closed": ("plain", lambda p: f"Round {p['round']} of pool {p['pool']} has ended"),
+    "queries.closed": ("plain", lambda p: f"Round {p['round'] + 1} of pool {p['pool']} has ended"),
     "pool.triggered": ("warn", lambda p: f"Pool {p['pool']} holds more than chance explains"),
     "pool.quiet": ("plain", lambda p: f"Pool {p['pool']} was quiet"),
     "pool.unresolved": ("warn", lambda p: f"Pool {p['pool']} stays unresolved{_because(p)}"),
+    "detector.adapted": (
+        "plain",
+        lambda p: f"Learnt how {', '.join(p['classes'])} look there now",
+    ),
     "drift.detected": ("warn", lambda p: f"Known images drift{_words(p)}"),
     "drift.ended": ("plain", lambda p: f"The drift is over{_words(p)}"),
     "file.quarantined": ("bad", lambda p: f"A file was set aside{_because(p)}"),
@@ -122,5 +129,10 @@ _SENTENCES: dict[str, tuple[str, _Sentence]] = {
 }
 
 
+def _images(count: int) -> str:
+    return "1 image" if count == 1 else f"{count} images"
+
+
 def _words(payload: Mapping[str, Any]) -> str:
-    return f": {payload['words']}" if payload.get("words") else ""
+    """How the images have changed, if that could be said: darker, blurred, …"""
+    return f": {', '.join(payload['words'])}" if payload.get("words") else ""

@@ -67,16 +67,23 @@ def list_versions(store: Store) -> list[VersionView]:
         current = tx.versions.current()
     last = {one.number: one for one in publications}
     number = None if current is None else current.number
-    return [_view(store, one, last.get(one.number), one.number == number) for one in versions]
+    known = {one.number: knowledge_of(store, one) for one in versions}
+    return [
+        _view(one, known[one.number], known.get(one.parent or 0), last.get(one.number), number)
+        for one in versions
+    ]
 
 
 def show_version(store: Store, number: int) -> VersionView:
     with store.reading() as tx:
         version = tx.versions.get(number)
+        parent = None if version.parent is None else tx.versions.get(version.parent)
         publications = tx.versions.publications()
         current = tx.versions.current()
     last = next((one for one in reversed(publications) if one.number == number), None)
-    return _view(store, version, last, current is not None and current.number == number)
+    before = None if parent is None else knowledge_of(store, parent)
+    in_use = None if current is None else current.number
+    return _view(version, knowledge_of(store, version), before, last, in_use)
 
 
 def compare(store: Store, of: int, to: int) -> Difference:
@@ -140,15 +147,18 @@ def refuse(store: Store, number: int, *, who: str, reason: str) -> Version:
 
 
 def _view(
-    store: Store, version: Version, last: Publication | None, is_current: bool
+    version: Version,
+    knowledge: Knowledge,
+    before: Knowledge | None,
+    last: Publication | None,
+    in_use: int | None,
 ) -> VersionView:
-    knowledge = knowledge_of(store, version)
     return VersionView(
         number=version.number,
         state=version.state,
-        current=is_current,
+        current=version.number == in_use,
         parent=version.parent,
-        reason=version.reason,
+        reason=version.reason or _what_it_learnt(version, knowledge, before),
         who=None if last is None else last.who,
         created_at=version.created_at,
         published_at=None if last is None else last.at,
@@ -158,6 +168,17 @@ def _view(
         exceedance=knowledge.exceedance,
         evidence=version.evidence,
     )
+
+
+def _what_it_learnt(version: Version, knowledge: Knowledge, before: Knowledge | None) -> str | None:
+    """Why there is a version for which nobody gave a reason: the monitor made it."""
+    if before is None:
+        return "first fit"
+    new = _names(knowledge, [one for one in knowledge.classes if one not in before.classes])
+    if new:
+        return f"learnt {_listed(new)}"
+    shifted = sorted(version.evidence.get("adapted") or ())
+    return f"learnt how known classes look at {_listed(shifted)} now" if shifted else None
 
 
 def _names(knowledge: Knowledge, ids: Sequence[str]) -> tuple[str, ...]:

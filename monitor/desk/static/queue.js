@@ -423,6 +423,11 @@ document.addEventListener("click", (event) => {
   }
 });
 
+// The two clicks before it have chosen the card and let it go again.
+document.addEventListener("dblclick", (event) => {
+  if (event.target.closest(".card")) zoom();
+});
+
 // -- staying up to date -------------------------------------------------------------------------
 
 async function refresh() {
