@@ -21,15 +21,19 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "conclad needs Python 3.11 or newer; say which with: make install PYTHON=python3.12" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check \
+	@# Of nineteen thousand modules few are ever imported; those are compiled when they are.
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile \
 	  --constraint constraints.txt --editable '.[dev,openvino,postgres]'
 	@touch $@
 
 system:  ## Install the Debian packages that some tests need, or say which are missing
 	@scripts/system-packages
 
+# As many processes as cores, but no more than four: each has its own PostgreSQL, browser and torch.
+WORKERS ?= auto --maxprocesses 4
+
 test: install system check  ## Everything that must hold before a change is merged
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 check: lint types contracts  ## The quick part of `make test`: lint, types, import contracts
 
