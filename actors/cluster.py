@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 # Before Ray is imported: it reads these once. Nothing leaves this machine unasked.
@@ -19,11 +18,10 @@ import ray
 
 from monitor.config import Config
 from monitor.errors import ConcladError
+from monitor.jobs.places import Node, Places, embedder_ask, helper_ask, places
 
 #: Features in flight are a few megabytes; the rest of the memory is the backbone's.
 OBJECT_STORE_BYTES = 512 << 20
-
-
 #: On a crowded machine Ray sometimes gives up on its own start after thirty seconds.
 LOCAL_TRIES = 3
 
@@ -34,16 +32,6 @@ class ClusterUnavailable(ConcladError):
 
 class ResourcesMissing(ConcladError):
     """The cluster does not have what the actors ask for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """How many embedders there will be, and what each takes."""
-
-    embedders: int
-    cpus: float
-    gpus: float
-    threads: int
 
 
 def connect(address: str) -> None:
@@ -71,47 +59,61 @@ def connect(address: str) -> None:
             ) from error
 
 
-def places(config: Config) -> Places:
-    """What the embedders take of this cluster, as configured or as it suggests itself."""
-    run = config.run
-    have: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    gpus = run.embedder_gpus
-    if gpus is None:
-        wants_gpu = config.backbone.engine in ("auto", "cuda")
-        gpus = 1.0 if have.get("GPU", 0) >= 1 and wants_gpu else 0.0
-    embedders = run.embedders or (max(1, int(have.get("GPU", 0) // gpus)) if gpus else 1)
-    cpus = run.embedder_cpus
-    if cpus is None:
-        cpus = 1.0 if gpus else float(max(1, int(have.get("CPU", 1) // embedders)))
-    return Places(embedders, cpus, gpus, config.backbone.threads or max(1, int(cpus)))
+def living_nodes() -> tuple[Node, ...]:
+    """The nodes of the cluster that this process has joined."""
+    found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return tuple(
+        Node(node["Resources"], node.get("Labels", {}), node["NodeID"])
+        for node in found
+        if node["Alive"]
+    )
 
 
 def wait_for_resources(
-    config: Config, wanted: Places, *, say: Callable[[str], None] = lambda text: None
-) -> None:
-    """Wait until the cluster could hold one embedder; say what is missing if it cannot.
+    config: Config,
+    *,
+    say: Callable[[str], None] = lambda text: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Places:
+    """Wait until the cluster could hold one of each role; say what is missing if it cannot.
 
-    One is enough to begin with: others start when their nodes come.
+    One embedder is enough to begin with: others start when their nodes come. Returns what the
+    embedders take of the cluster as it is then.
     """
-    asked = {"CPU": wanted.cpus, "GPU": wanted.gpus, **config.run.embedder_resources}
     deadline = time.monotonic() + config.run.resources_seconds
-    said = False
-    while missing := _missing(asked):
+    said = ""
+    while True:
+        nodes = living_nodes()
+        chosen = places(config, nodes)
+        problem = what_is_missing(config, chosen, nodes)
+        if not problem:
+            return chosen
         if config.run.address == "local" or time.monotonic() > deadline:
-            raise ResourcesMissing(
-                f"an embedder asks for {missing}, which no node of this cluster has; mend "
-                "run.embedder_cpus, run.embedder_gpus or run.embedder_resources, or add a node"
+            raise ResourcesMissing(problem)
+        if problem != said:
+            say(f"waiting for nodes: {problem}")
+            said = problem
+        sleep(1.0)
+
+
+def what_is_missing(config: Config, chosen: Places, nodes: Sequence[Node]) -> str:
+    """A sentence about what no single node has; nothing if all can be placed."""
+    asks = (
+        (
+            "an embedder",
+            embedder_ask(config, chosen),
+            "run.embedder_cpus, run.embedder_gpus, run.embedder_resources or run.embedder_labels",
+        ),
+        (
+            "a scorer, querier or updater",
+            helper_ask(config),
+            "run.helper_resources or run.helper_labels",
+        ),
+    )
+    for who, ask, keys in asks:
+        if not ask.found_in(nodes):
+            return (
+                f"{who} asks for {ask}, which no node of this cluster has; mend {keys}, or add a "
+                "node"
             )
-        if not said:
-            say(f"waiting for a node with {missing}")
-            said = True
-        time.sleep(1.0)
-
-
-def _missing(asked: dict[str, float]) -> str:
-    """What no single living node has, such as '1 GPU'."""
-    found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    nodes = [node["Resources"] for node in found if node["Alive"]]
-    if any(all(node.get(k, 0) >= v for k, v in asked.items() if v) for node in nodes):
-        return ""
-    return ", ".join(f"{value:g} {name}" for name, value in asked.items() if value)
+    return ""

@@ -59,8 +59,14 @@ class Crew(Protocol):
     def box(self, number: int, detector: Detector) -> Box:
         """A detector to be named in calls."""
 
+    def heed(self, waiting: int) -> None:
+        """Hear how many batches wait: a crew may grow and shrink with it."""
+
     def up(self) -> dict[str, int]:
         """Workers that are alive, by role."""
+
+    def starting(self) -> dict[str, int]:
+        """Workers that are not ready yet, or wait for a node, by role."""
 
     def restarts(self) -> dict[str, int]:
         """Workers that had to be replaced so far, by role."""
@@ -109,8 +115,14 @@ class InlineCrew:
     def box(self, number: int, detector: Detector) -> Box:
         return Box(number, detector)
 
+    def heed(self, waiting: int) -> None:
+        return
+
     def up(self) -> dict[str, int]:
         return dict.fromkeys(ROLES, 1)
+
+    def starting(self) -> dict[str, int]:
+        return {}
 
     def restarts(self) -> dict[str, int]:
         return {}

@@ -21,11 +21,14 @@ from monitor.pipeline.keeper import WEEK
 from monitor.store import Store, compact, drop_spools
 from monitor.store.errors import LeaseHeld, StoreBusy
 from monitor.store.rows import Count, Lease
+from monitor.store.states import FileState
 
 #: How often signs of life and readings by source are written.
 NOTES_SECONDS = 5.0
 #: Small output files are merged after so many commits.
 COMPACT_AFTER = 500
+#: Files that are counted as waiting at most: more would not bring more embedders.
+UNOPENED_MOST = 1000
 #: Features of a settled pool are kept for a while, for whoever asks what was decided and why.
 SPOOLS_KEPT = timedelta(hours=1)
 
@@ -117,10 +120,14 @@ class Housekeeper:
             for role, number in fresh.items():
                 if number:
                     tx.events.append("actor.restarted", {"role": role, "count": number})
-            tx.notes.set("monitor", "coordinator", self._sign_of_life(tx, unfinished))
+            waiting = tx.batches.count_pending()
+            # A file that nobody has opened yet is at least one batch.
+            unopened = len(tx.files.in_state(FileState.NEW, limit=UNOPENED_MOST))
+            tx.notes.set("monitor", "coordinator", self._sign_of_life(tx, unfinished, waiting))
         self._restarts = restarts
+        self._crew.heed(waiting + unopened)
 
-    def _sign_of_life(self, tx: Any, unfinished: int) -> dict[str, Any]:
+    def _sign_of_life(self, tx: Any, unfinished: int, waiting: int) -> dict[str, Any]:
         labels = self._config.labels.per_week
         return {
             "started_at": self._started_at,
@@ -129,9 +136,10 @@ class Housekeeper:
             "owner": self._lease.owner,
             "address": self._config.run.address,
             "actors_up": self._crew.up(),
+            "actors_starting": self._crew.starting(),
             "listing": {
                 "files_unfinished": unfinished,
-                "batches_waiting": tx.batches.count_pending(),
+                "batches_waiting": waiting,
             },
             "labels": {
                 "per_week": labels,

@@ -13,11 +13,11 @@ from monitor.errors import ConcladError
 
 
 def probe(address: str) -> dict[str, Any]:
-    """The version of Ray here, and the resources of each living node there."""
+    """The version of Ray here, and what each living node there has."""
     import ray
     from ray.exceptions import AuthenticationError
 
-    from actors.cluster import connect
+    from actors.cluster import connect, living_nodes
 
     try:
         connect(address)
@@ -28,11 +28,12 @@ def probe(address: str) -> dict[str, Any]:
             "error": f"the cluster at {address} wants a token; give it as RAY_AUTH_TOKEN or in a "
             "file that RAY_AUTH_TOKEN_PATH names"
         }
-    found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     nodes = [
-        {name: amount for name, amount in node["Resources"].items() if ":" not in name}
-        for node in found
-        if node["Alive"]
+        {
+            "resources": {k: amount for k, amount in node.resources.items() if ":" not in k},
+            "labels": dict(node.labels),
+        }
+        for node in living_nodes()
     ]
     return {"ray": ray.__version__, "nodes": nodes}
 

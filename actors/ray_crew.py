@@ -7,9 +7,8 @@ takes its place, so there is one kind of failure and one way to deal with it.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,22 +22,20 @@ from ray.exceptions import (
 )
 
 from actors.boxes import Box
-from actors.cluster import Places
+from actors.cluster import living_nodes
 from actors.crew import ROLES, Done, Role
-from actors.embedder import Embedder, EngineFactory
-from actors.querier import Querier
-from actors.scorer import Scorer
-from actors.updater import Updater
+from actors.embedder import EngineFactory
+from actors.scaling import Bounds, Look, Scaler
+from actors.workers import Worker, hire, why_it_died
 from monitor.config import Config
 from monitor.errors import ConcladError
 from monitor.jobs.parts import open_engine_of
+from monitor.jobs.places import Places
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
 
 #: Batches that wait at a scorer: scoring takes milliseconds, so a few hide every delay.
 SCORER_ROOM = 8
-#: A worker that cannot even start is tried again after this time, and longer each time.
-RESTART_SECONDS, RESTART_MOST_SECONDS = 0.5, 30.0
 #: How long a backbone may take to load on a slow disk or a crowded machine.
 START_SECONDS = 600.0
 #: How often a worker may be lost before it has begun; what its own code raises counts at once.
@@ -49,57 +46,56 @@ class WorkerFailed(ConcladError):
     """An actor could not start, and would not the next time either."""
 
 
-@dataclass(slots=True)
-class _Worker:
-    role: Role
-    actor: Any = None
-    starting: Any = None
-    """Ends when the actor is ready; until then it is given nothing to do."""
-    busy: int = 0
-    failures: int = 0
-    not_before: float = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class _Call:
     """A piece of work on its way; ``payload`` stays in the cluster's memory."""
 
-    worker: _Worker
+    worker: Worker
     actor: Any
     key: Hashable
     payload: Any = field(default=None)
 
 
 class RayCrew:
-    """Embedders and scorers as configured, one querier, one updater."""
+    """Embedders as many as the feed needs, scorers as configured, one querier, one updater."""
 
     def __init__(
-        self, config: Config, places: Places, open_engine: EngineFactory = open_engine_of
+        self,
+        config: Config,
+        places: Places,
+        open_engine: EngineFactory = open_engine_of,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config.model_copy(
             update={"backbone": config.backbone.model_copy(update={"threads": places.threads})}
         )
         self._places = places
         self._open_engine = open_engine
-        counts = {"embedder": places.embedders, "scorer": config.run.scorers}
-        self._workers = [_Worker(role) for role in ROLES for _ in range(counts.get(role, 1))]
+        self._clock = clock
+        counts = {"embedder": places.least, "scorer": config.run.scorers}
+        self._workers = [Worker(role) for role in ROLES for _ in range(counts.get(role, 1))]
+        self._scaler = Scaler(
+            Bounds(places.least, places.most, config.run.lag_seconds, config.run.idle_seconds)
+        )
         self._calls: dict[Any, _Call] = {}
         self._waiting: list[tuple[Role, Hashable, str, tuple[Any, ...]]] = []
         self._restarts: dict[str, int] = {}
+        self._embedded = 0
+        self._worked_by_the_gone = 0.0
 
     # -- life and death ---------------------------------------------------------------------
 
     def start(self) -> Fingerprint:
         """Bring everybody up. One embedder is enough: the others may wait for their nodes."""
-        for worker in self._workers:
-            self._hire(worker)
+        self._hire_whoever_is_due()
         first = {worker.role: worker for worker in reversed(self._workers)}
         found = {role: self._await(worker) for role, worker in first.items()}
         fingerprint = found["embedder"]
         assert isinstance(fingerprint, Fingerprint)
         return fingerprint
 
-    def _await(self, worker: _Worker) -> Any:
+    def _await(self, worker: Worker) -> Any:
         """Wait for a worker at the start; what keeps it from starting is said in one sentence."""
         for left in reversed(range(START_TRIES)):
             try:
@@ -108,9 +104,9 @@ class RayCrew:
                 raise _cause(error) from error
             except RayActorError as error:
                 if error.actor_init_failed or not left:
-                    raise WorkerFailed(_why_it_died(worker.role, error)) from error
+                    raise WorkerFailed(why_it_died(worker.role, error)) from error
                 # Its node or its process was lost before it began: another one may do better.
-                self._replace(worker)
+                self._lose(worker)
                 self._hire(worker)
                 continue
             except GetTimeoutError as error:
@@ -121,64 +117,63 @@ class RayCrew:
         worker.starting = None
         return found
 
-    def _hire(self, worker: _Worker) -> None:
-        worker.actor = self._actor(worker.role)
-        worker.starting = worker.actor.ready.remote()
+    def _hire(self, worker: Worker) -> None:
+        hire(worker, self._config, self._places, living_nodes(), self._open_engine)
 
-    def _actor(self, role: Role) -> Any:
-        options: dict[str, Any] = {"max_restarts": 0, "max_task_retries": 0, "num_cpus": 0}
-        if role == "embedder":
-            options |= {
-                "num_cpus": self._places.cpus,
-                "num_gpus": self._places.gpus,
-                "resources": self._config.run.embedder_resources or None,
-                # A thread more than cores: while some compute, one decodes.
-                "max_concurrency": self._places.threads + 1,
-            }
-            actor = ray.remote(**options)(Embedder)
-            return actor.remote(self._config, self._open_engine)
-        if role == "querier":
-            return ray.remote(**options)(Querier).remote(self._config)
-        return ray.remote(**options)(Scorer if role == "scorer" else Updater).remote()
-
-    def _replace(self, worker: _Worker) -> None:
-        with contextlib.suppress(RayError, ValueError):
-            ray.kill(worker.actor)
-        worker.actor = worker.starting = None
-        worker.busy = 0
-        pause = min(RESTART_SECONDS * 2**worker.failures, RESTART_MOST_SECONDS)
-        worker.not_before = time.monotonic() + (pause if worker.failures else 0.0)
-        worker.failures += 1
-        self._restarts[worker.role] = self._restarts.get(worker.role, 0) + 1
-
-    def _living(self, role: Role) -> Iterator[_Worker]:
-        """The workers of a role that are ready; those that are due are hired on the way."""
+    def _hire_whoever_is_due(self) -> None:
         for worker in self._workers:
-            if worker.role != role:
-                continue
             if worker.actor is None and time.monotonic() >= worker.not_before:
                 self._hire(worker)
-            if worker.starting is not None:
-                self._see_whether_ready(worker)
-            if worker.actor is not None and worker.starting is None:
-                yield worker
 
-    def _see_whether_ready(self, worker: _Worker) -> None:
-        ready, _ = ray.wait([worker.starting], timeout=0.0)
-        if ready:
-            try:
-                ray.get(ready[0])
-                worker.starting = None
-            except RayError:
-                self._replace(worker)
+    def _lose(self, worker: Worker) -> None:
+        worker.lose()
+        self._restarts[worker.role] = self._restarts.get(worker.role, 0) + 1
+
+    def _see_who_is_ready(self, refs: list[Any]) -> None:
+        """Among references that have ended, those of workers that were starting."""
+        for worker in self._workers:
+            if worker.starting is not None and worker.starting in refs:
+                try:
+                    ray.get(worker.starting)
+                    worker.starting = None
+                except RayError:
+                    self._lose(worker)
+
+    # -- more of them, and fewer ------------------------------------------------------------
+
+    def heed(self, waiting: int) -> None:
+        """Hear how many batches wait; hire or let go embedders within the bounds."""
+        staying = [w for w in self._workers if w.role == "embedder" and not w.is_leaving]
+        worked = sum(w.seconds_worked() for w in self._workers if w.role == "embedder")
+        look = Look(self._clock(), waiting, self._embedded, worked + self._worked_by_the_gone)
+        change = self._scaler.look(look, len(staying)) - len(staying)
+        self._workers += [Worker("embedder") for _ in range(change)]
+        # First those who have not even begun, then those with least in hand.
+        for worker in sorted(staying, key=lambda w: (w.is_ready, w.busy))[: max(0, -change)]:
+            worker.is_leaving = True
+        self._see_off()
+
+    def _see_off(self) -> None:
+        """Let those go who are to leave and have nothing in hand."""
+        for worker in [w for w in self._workers if w.is_leaving and not w.busy]:
+            self._worked_by_the_gone += worker.worked
+            worker.dismiss()
+            self._workers.remove(worker)
 
     # -- work -------------------------------------------------------------------------------
 
     def capacity(self, role: Role) -> int:
-        return self._each(role) * sum(worker.role == role for worker in self._workers)
+        return self._each(role) * sum(
+            worker.role == role and not worker.is_leaving for worker in self._workers
+        )
 
     def room(self, role: Role) -> int:
-        return sum(max(0, self._each(role) - worker.busy) for worker in self._living(role))
+        each = self._each(role)
+        return sum(
+            max(0, each - worker.busy)
+            for worker in self._workers
+            if worker.role == role and worker.takes_work
+        )
 
     def _each(self, role: Role) -> int:
         if role == "embedder":
@@ -196,11 +191,12 @@ class RayCrew:
         """
         left = []
         for role, key, method, arguments in self._waiting:
-            worker = min(self._living(role), key=lambda w: w.busy, default=None)
+            free = (w for w in self._workers if w.role == role and w.takes_work)
+            worker = min(free, key=lambda w: w.busy, default=None)
             if worker is None:
                 left.append((role, key, method, arguments))
                 continue
-            worker.busy += 1
+            worker.take()
             call = getattr(worker.actor, method)
             if role == "embedder":
                 header, payload = call.options(num_returns=2).remote(*arguments)
@@ -210,22 +206,27 @@ class RayCrew:
         self._waiting = left
 
     def wait(self, timeout: float) -> list[Done]:
+        self._hire_whoever_is_due()
         self._give_out()
-        if not self._calls:
+        refs = [*self._calls, *(w.starting for w in self._workers if w.starting is not None)]
+        if not refs:
             time.sleep(timeout)
             return []
-        refs = list(self._calls)
         ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0.0, fetch_local=False)
         if not ready:
             ready, _ = ray.wait(refs, num_returns=1, timeout=timeout, fetch_local=False)
-        return [self._end(ref) for ref in ready]
+        done = [self._end(ref) for ref in ready if ref in self._calls]
+        if len(done) < len(ready):
+            self._see_who_is_ready(ready)
+        self._see_off()
+        return done
 
     def _end(self, ref: Any) -> Done:
         call = self._calls.pop(ref)
         worker, role = call.worker, call.worker.role
         same = worker.actor is call.actor
         if same:
-            worker.busy -= 1
+            worker.put_down()
         try:
             value = ray.get(ref)
         except RayTaskError as error:
@@ -234,23 +235,26 @@ class RayCrew:
             return Done(role, call.key, error=cause, died=isinstance(cause, ObjectLostError))
         except RayActorError as error:
             if same:
-                self._replace(worker)
+                self._lose(worker)
             return Done(role, call.key, error=error, died=True)
         except RayError as error:
             # The result was lost with the node that held it.
             return Done(role, call.key, error=error, died=True)
         worker.failures = 0
-        return Done(role, call.key, (value, call.payload) if role == "embedder" else value)
+        if role != "embedder":
+            return Done(role, call.key, value)
+        self._embedded += 1
+        return Done(role, call.key, (value, call.payload))
 
     def box(self, number: int, detector: Detector) -> Box:
         return Box(number, ray.put(detector))
 
     def up(self) -> dict[str, int]:
+        return {role: sum(w.role == role and w.is_ready for w in self._workers) for role in ROLES}
+
+    def starting(self) -> dict[str, int]:
         return {
-            role: sum(
-                w.role == role and w.actor is not None and w.starting is None for w in self._workers
-            )
-            for role in ROLES
+            role: sum(w.role == role and not w.is_ready for w in self._workers) for role in ROLES
         }
 
     def restarts(self) -> dict[str, int]:
@@ -258,10 +262,7 @@ class RayCrew:
 
     def close(self) -> None:
         for worker in self._workers:
-            if worker.actor is not None:
-                with contextlib.suppress(RayError, ValueError):
-                    ray.kill(worker.actor)
-                worker.actor = None
+            worker.dismiss()
         self._calls.clear()
         self._waiting.clear()
 
@@ -270,9 +271,3 @@ def _cause(error: RayTaskError) -> BaseException:
     """What the actor's own code raised; a loss inside a dependency counts as one of ours."""
     cause = error.cause if isinstance(error.cause, BaseException) else None
     return cause or error
-
-
-def _why_it_died(role: Role, error: RayActorError) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if "Error: " in line or "monitor." in line]
-    return f"the {role} cannot start: {(ours or lines or ['it died'])[-1][:500]}"

@@ -93,7 +93,7 @@ def run(
                     listener=listener,
                     housekeeper=house,
                 )
-                with _stopping_on_signals(coordinator.stop):
+                with stopping_on_signals(coordinator.stop):
                     coordinator.run()
                     house.say_goodbye()
             return summarise(store)
@@ -139,14 +139,13 @@ def _crew(config: Config, open_engine: EngineFactory, listener: Listener) -> Ite
     # Late: Ray takes seconds to import, and a wrong configuration should not wait for it.
     import ray
 
-    from actors.cluster import connect, places, wait_for_resources
+    from actors.cluster import connect, wait_for_resources
     from actors.ray_crew import RayCrew
 
     connect(config.run.address)
     try:
-        wanted = places(config)
-        wait_for_resources(config, wanted, say=lambda text: listener(Told("cluster", text)))
-        crew = RayCrew(config, wanted, open_engine)
+        chosen = wait_for_resources(config, say=lambda text: listener(Told("cluster", text)))
+        crew = RayCrew(config, chosen, open_engine)
         try:
             yield crew
         finally:
@@ -156,7 +155,7 @@ def _crew(config: Config, open_engine: EngineFactory, listener: Listener) -> Ite
 
 
 @contextlib.contextmanager
-def _stopping_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+def stopping_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     """SIGTERM and Ctrl-C finish what is in flight; a second Ctrl-C is as rude as ever."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -28,7 +28,7 @@ def services(
     observer: Observer | None = None
     with ExitStack() as stack:
         try:
-            exporter = stack.enter_context(Exporter(store, config.metrics))
+            exporter = stack.enter_context(Exporter(store, config.metrics, group=config.group))
             observer = exporter
             if exporter.url:
                 say(f"metrics: {exporter.url}")

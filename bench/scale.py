@@ -30,7 +30,7 @@ from actors.boxes import Box
 from actors.coordinator import Coordinator
 from actors.crew import ROLES, Done, Role
 from actors.embedder import Header
-from actors.holding import hold
+from actors.holding import hold, renewing
 from actors.updater import Updater
 from monitor.config import Config, load
 from monitor.feed.image_stats import STATS
@@ -110,8 +110,14 @@ class StandIns:
     def box(self, number: int, detector: Detector) -> Box:
         return Box(number, detector)
 
+    def heed(self, waiting: int) -> None:
+        return
+
     def up(self) -> dict[str, int]:
         return dict.fromkeys(ROLES, 1)
+
+    def starting(self) -> dict[str, int]:
+        return {}
 
     def restarts(self) -> dict[str, int]:
         return {}
@@ -191,7 +197,8 @@ def coordinate(
         crew = StandIns(detector, features, sources)
         coordinator = Coordinator(store, config, crew, lease, crew.start(), once=True)
         began, worked = time.perf_counter(), time.process_time()
-        coordinator.run()
+        with renewing(store, lease):
+            coordinator.run()
         wall = time.perf_counter() - began - crew.seconds
         work = time.process_time() - worked - crew.work
         store.release_lease(lease)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
@@ -30,17 +30,21 @@ def doctor(
     """Look whether this machine or cluster can run the monitor.
 
     Says in plain words what is wrong and what to do; changes nothing. Exits with 3 if there is a
-    problem, and with 0 if there are at most notes.
+    problem, and with 0 if there are at most notes. Where the configuration has groups of sources,
+    all of them are looked at unless --group names one.
     """
     from monitor.doctor import Check, Level, examine
     from monitor.doctor.report import conclusion
 
     checks: list[Check] = []
-    for check in examine(loaded.config, address=address, quick=quick):
-        checks.append(check)
-        if not output.as_json:
-            # As it goes: the slow part comes last, and may be what hangs.
-            click.echo(str(check))
+    for group, config in loaded.each().items():
+        if group and not output.as_json:
+            click.echo(f"{group}:")
+        for check in examine(config, address=address, quick=quick):
+            checks.append(replace(check, name=f"{group}/{check.name}") if group else check)
+            if not output.as_json:
+                # As it goes: the slow part comes last, and may be what hangs.
+                click.echo(str(check))
     well = all(check.level is not Level.PROBLEM for check in checks)
     output.result({"well": well, "checks": [asdict(check) for check in checks]}, conclusion(checks))
     if not well:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from monitor.cli.options import with_config, with_output
-from monitor.cli.output import Output, duration, table
+from monitor.cli.output import Output, data_for_each, duration, for_each, table
 from monitor.config.load import Loaded
 from monitor.jobs.fit import Fitted
 from monitor.jobs.fit import fit as run_fit
@@ -27,10 +27,17 @@ def fit(data: tuple[str, ...], loaded: Loaded, output: Output) -> None:
 
     Makes detector version 1 in the state folder, and shows for each class how many images it
     has, how many components its subspace keeps, and how well images that were held out are
-    reconstructed. An interrupted run goes on where it stopped.
+    reconstructed. An interrupted run goes on where it stopped. Where the configuration has groups
+    of sources, each begins with what these images teach, unless --group names one.
     """
-    fitted = run_fit(loaded.config, data, progress=output.progress)
-    output.result(fitted.to_dict(), describe(fitted))
+    fitted = {
+        name: run_fit(config, data, progress=output.progress)
+        for name, config in loaded.each().items()
+    }
+    output.result(
+        data_for_each({name: found.to_dict() for name, found in fitted.items()}),
+        for_each({name: describe(found) for name, found in fitted.items()}),
+    )
 
 
 def describe(fitted: Fitted) -> str:

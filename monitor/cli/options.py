@@ -13,7 +13,7 @@ Command = Callable[..., Any]
 
 
 def with_config(command: Command) -> Command:
-    """Adds ``--config`` and ``--set``; the command receives ``loaded``."""
+    """Adds ``--config``, ``--set`` and ``--group``; the command receives ``loaded``."""
 
     @click.option(
         "--config",
@@ -28,13 +28,24 @@ def with_config(command: Command) -> Command:
         multiple=True,
         help="Set one key for this run, such as state.dir=/data/state; repeatable.",
     )
+    @click.option(
+        "--group",
+        metavar="NAME",
+        envvar="CONCLAD_GROUP",
+        help="The group of sources that is meant, where the configuration has groups.",
+    )
     @functools.wraps(command)
     def wrapped(
-        *arguments: Any, config_path: Path | None, overrides: tuple[str, ...], **options: Any
+        *arguments: Any,
+        config_path: Path | None,
+        overrides: tuple[str, ...],
+        group: str | None,
+        **options: Any,
     ) -> Any:
         from monitor.config import load
 
-        return command(*arguments, loaded=load(config_path, overrides=overrides), **options)
+        loaded = load(config_path, overrides=overrides, group=group)
+        return command(*arguments, loaded=loaded, **options)
 
     return wrapped
 

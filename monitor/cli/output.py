@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -150,3 +150,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def for_each(texts: Mapping[str, str]) -> str:
+    """What there is to say of each group, under its name; of the one monitor, without any."""
+    if list(texts) == [""]:
+        return texts[""]
+    return "\n\n".join(f"== {name} ==\n{text}" for name, text in texts.items())
+
+
+def data_for_each(found: Mapping[str, Any]) -> Any:
+    """The same for programs."""
+    return found[""] if list(found) == [""] else {"groups": dict(found)}

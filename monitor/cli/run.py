@@ -7,7 +7,8 @@ from functools import partial
 import click
 
 from monitor.cli.options import with_config, with_output
-from monitor.cli.output import Output, table
+from monitor.cli.output import Output, data_for_each, for_each, table
+from monitor.config import Config
 from monitor.config.load import Loaded
 
 
@@ -35,29 +36,42 @@ def run(
     """Watch the feed: judge what comes, ask about what is new, learn it, go on.
 
     Runs until it is stopped (SIGTERM, Ctrl-C), finishes what is in flight, and goes on from
-    there the next time. Whatever dies meanwhile, every image gets exactly one verdict.
+    there the next time. Whatever dies meanwhile, every image gets exactly one verdict. Where the
+    configuration has groups of sources, each gets a monitor of its own, side by side; --group
+    runs one of them.
     """
-    from actors.run import Summary
+    from actors.groups import run_groups
     from actors.run import run as run_monitor
     from actors.services import services
-    from actors.telling import Told
 
-    config = loaded.config
+    configs = {
+        name: _changed(config, oracle_column, address) for name, config in loaded.each().items()
+    }
+    if loaded.groups:
+        found = run_groups(
+            configs, once=once, listener=lambda group, told: output.note(f"{group}: {told.text}")
+        )
+    else:
+        # With --once nobody stays to see new questions: 'conclad desk' shows them at any time.
+        beside = partial(services, with_desk=not once)
+        watch = partial(run_monitor, once=once, services=beside)
+        found = {"": watch(configs[""], listener=lambda told: output.note(told.text))}
+    summaries = {name: summary.to_dict() for name, summary in found.items()}
+    output.result(
+        data_for_each(summaries),
+        for_each({name: describe(summary) for name, summary in summaries.items()}),
+    )
+
+
+def _changed(config: Config, oracle_column: str | None, address: str | None) -> Config:
+    """As the flags say, which are short for keys that are often set for one run."""
     if oracle_column is not None:
         labels = config.labels.model_copy(update={"oracle_column": oracle_column})
         config = config.model_copy(update={"labels": labels})
     if address is not None:
-        config = config.model_copy(
-            update={"run": config.run.model_copy(update={"address": address})}
-        )
-
-    def tell(told: Told) -> None:
-        output.note(told.text)
-
-    # With --once nobody stays to see new questions: 'conclad desk' shows them at any time.
-    beside = partial(services, with_desk=not once)
-    summary: Summary = run_monitor(config, once=once, listener=tell, services=beside)
-    output.result(summary.to_dict(), describe(summary.to_dict()))
+        run = config.run.model_copy(update={"address": address})
+        config = config.model_copy(update={"run": run})
+    return config
 
 
 def describe(found: dict[str, object]) -> str:

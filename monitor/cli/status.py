@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 
 import click
 
 from monitor.cli.options import with_config, with_output
-from monitor.cli.output import Output
+from monitor.cli.output import Output, data_for_each, for_each
 from monitor.config.load import Loaded
 from monitor.jobs.state import open_existing_store
 from monitor.telemetry.reading import TruthReader
@@ -33,14 +34,19 @@ def status(watch: bool, every: float, loaded: Loaded, output: Output) -> None:
     """Show what the monitor knows, what is new, and what waits for you.
 
     Reads the state alone, so it also works when no monitor is running. With --watch and --json
-    together every look is one JSON document after the other.
+    together every look is one JSON document after the other. Where the configuration has groups
+    of sources, all of them are shown unless --group names one.
     """
-    with open_existing_store(loaded.config) as store:
-        reader = TruthReader(store)
+    with ExitStack() as stack:
+        readers = {
+            name: TruthReader(stack.enter_context(open_existing_store(config)))
+            for name, config in loaded.each().items()
+        }
         while True:
-            truth = reader.read()
-            text = describe(truth)
-            output.result(to_dict(truth), (REDRAW + text) if watch else text)
+            truths = {name: reader.read() for name, reader in readers.items()}
+            text = for_each({name: describe(truth) for name, truth in truths.items()})
+            found = data_for_each({name: to_dict(truth) for name, truth in truths.items()})
+            output.result(found, (REDRAW + text) if watch else text)
             if not watch:
                 return
             time.sleep(every)

@@ -7,8 +7,9 @@ made and ``conclad config show`` can answer "why is it that?".
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pydantic import ValidationError
 from monitor.config.document import DEFAULT, Entry, Key, Origin, parse_value, read_document
 from monitor.config.errors import ConfigInvalid
 from monitor.config.fields import fields_of, is_section
+from monitor.config.groups import merged, own, settle, with_all_groups
 from monitor.config.schema import Config
 from monitor.config.suggest import suggest
 
@@ -32,6 +34,8 @@ class Loaded:
 
     config: Config
     origins: Mapping[str, Origin]
+    groups: Mapping[str, Loaded] = field(default_factory=dict)
+    """The same for each group of sources, where none was chosen."""
 
     def origin(self, key: str) -> Origin:
         """Where the value of a dotted key came from; of a mapping, where its first part did."""
@@ -40,14 +44,25 @@ class Loaded:
         parts = (at for name, at in self.origins.items() if name.startswith(f"{key}."))
         return next(parts, DEFAULT)
 
+    def each(self) -> Mapping[str, Config]:
+        """What a command is about that does for every group what it does for one monitor.
+
+        >>> list(load(environ={}).each())
+        ['']
+        """
+        if not self.groups:
+            return {"": self.config}
+        return {name: loaded.config for name, loaded in self.groups.items()}
+
 
 def load(
     path: Path | str | None = None,
     *,
     overrides: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
+    group: str | None = None,
 ) -> Loaded:
-    """Read, merge and check.
+    """Read, merge and check; with a ``group``, as it is for that group of sources.
 
     Without ``path``, ``ray_config.yaml`` of the working folder is read if it is there.
     ``overrides`` are ``key=value`` texts; ``environ`` is the process environment unless given.
@@ -56,16 +71,49 @@ def load(
     >>> loaded.config.state.dir, str(loaded.origin("state.dir"))
     ('/data', '--set state.dir')
     """
-    entries: dict[Key, Entry] = {}
-    if path is not None:
-        entries.update(read_document(Path(path)))
-    elif DEFAULT_PATH.exists():
-        entries.update(read_document(DEFAULT_PATH))
-    entries.update(_from_environment(os.environ if environ is None else environ))
-    entries.update(_from_overrides(overrides))
-    entries = {key: entry for key, entry in entries.items() if not _says_nothing(key, entry)}
-    config = _validate(entries)
-    return Loaded(config, {".".join(key): entry.value_at for key, entry in entries.items()})
+    where = path if path is not None else DEFAULT_PATH if DEFAULT_PATH.exists() else None
+    layers = [
+        read_document(Path(where)) if where is not None else {},
+        _from_environment(os.environ if environ is None else environ),
+        _from_overrides(overrides),
+    ]
+    whole = _of_all(layers)
+    # All of them, whichever is meant: a mistake should not wait for the day of its group.
+    groups = {name: _of_group(layers, name, n) for n, name in enumerate(whole.config.groups)}
+    chosen = group if group is not None else whole.config.group
+    if chosen is None:
+        return replace(whole, groups=groups)
+    if chosen not in groups:
+        known = f"there are {', '.join(groups)}" if groups else "the configuration has none"
+        raise ConfigInvalid(f"--group {chosen}: no such group; {known}")
+    return groups[chosen]
+
+
+def _of_all(layers: Sequence[Mapping[Key, Entry]]) -> Loaded:
+    entries = _meaningful(merged(layers))
+    return Loaded(_validate(entries), _origins(entries))
+
+
+def _of_group(layers: Sequence[Mapping[Key, Entry]], name: str, number: int) -> Loaded:
+    entries = _meaningful(merged(layers, name))
+    said = {key for layer in layers for key in own(layer, name)}
+    before = _validate(entries)
+    config = settle(before, name, number, said)
+    derived = {
+        field.dotted: Origin(f"group {name}")
+        for field in fields_of(Config).values()
+        if reduce(getattr, field.key, config) != reduce(getattr, field.key, before)
+    }
+    return Loaded(config, {**_origins(entries), **derived})
+
+
+def _meaningful(entries: Mapping[Key, Entry]) -> dict[Key, Entry]:
+    spoken = {key: entry for key, entry in entries.items() if not _says_nothing(key, entry)}
+    return with_all_groups(entries, spoken)
+
+
+def _origins(entries: Mapping[Key, Entry]) -> dict[str, Origin]:
+    return {".".join(key): entry.value_at for key, entry in entries.items()}
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[Key, Entry]:
@@ -91,7 +139,7 @@ def _from_overrides(overrides: Iterable[str]) -> dict[Key, Entry]:
 def _from_text(key: Key, text: str, origin: Origin) -> Iterator[tuple[Key, Entry]]:
     """The entries of one flag or variable; a folder called ``2024`` stays text where it must."""
     value = parse_value(text)
-    field = fields_of(Config).get(key)
+    field = fields_of(Config).get(key[2:] if key[0] == "groups" else key)
     if field is not None and field.takes_text and not isinstance(value, str | None):
         value = text
     for inner, leaf in _leaves(value):

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from monitor.config.desk import Desk
+from monitor.config.run import Run
 from monitor.config.suggest import nearest
 from monitor.config.telemetry import Metrics, Webhooks
 from monitor.config.values import AsTuple, Section
@@ -151,66 +152,6 @@ class Fit(Section):
     seed: int = Field(
         default=0, ge=0, description="Decides which images are held out to calibrate T_inner."
     )
-
-
-class Run(Section):
-    """How the monitor works through the feed: which actors, how many, and where."""
-
-    address: str = Field(
-        default="local",
-        description="The Ray that 'conclad run' uses: 'local' starts one, 'auto' or HOST:PORT "
-        "joins a cluster, 'none' does the work in the one process.",
-    )
-    embedders: int | None = Field(
-        default=None,
-        ge=1,
-        description="Actors that run the backbone; by default one for each GPU, else one.",
-    )
-    scorers: int = Field(default=1, ge=1, description="Actors that score features.")
-    embedder_cpus: float | None = Field(
-        default=None,
-        ge=0,
-        description="CPU cores of an embedder, which is also how many threads it computes with; by "
-        "default 1 beside a GPU, else the cores of the machine divided among the embedders.",
-    )
-    embedder_gpus: float | None = Field(
-        default=None,
-        ge=0,
-        description="GPUs of an embedder, fractions allowed; by default 1 where the cluster has "
-        "any.",
-    )
-    embedder_resources: dict[str, float] = Field(
-        default_factory=dict,
-        description="Further Ray resources that an embedder's node must have, such as "
-        "{camera_site: 1}.",
-    )
-    in_flight: int = Field(
-        default=3,
-        ge=1,
-        le=1000,
-        description="Batches that wait at each embedder beyond those in work; more hides longer "
-        "delays of the network and takes more memory.",
-    )
-    poll_seconds: float = Field(
-        default=0.5,
-        gt=0,
-        description="How often the feed is listed; a listing that takes long is made less often.",
-    )
-    tries: int = Field(
-        default=4,
-        ge=1,
-        description="How often a batch may cost a worker its life before it is quarantined.",
-    )
-    grace_seconds: float = Field(
-        default=30.0, ge=0, description="How long batches in flight may take after SIGTERM."
-    )
-    resources_seconds: float = Field(
-        default=120.0,
-        ge=0,
-        description="How long to wait for a cluster that does not have what the actors ask for; an "
-        "autoscaler may need minutes.",
-    )
-    seed: int = Field(default=0, ge=0, description="Of everything that the monitor draws by lot.")
 
 
 class Pools(Section):
@@ -353,6 +294,10 @@ class State(Section):
     )
 
 
+#: Names of folders, and parts of a database's name.
+GroupName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+
+
 class Config(Section):
     """The whole configuration.
 
@@ -373,3 +318,12 @@ class Config(Section):
     state: State = State()
     metrics: Metrics = Metrics()
     webhooks: Webhooks = Webhooks()
+    groups: dict[GroupName, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="Groups of sources that learn apart, each watched by a monitor of its own: "
+        "their names, and what is set differently there, such as {harbour: {pools: {size: 500}}}. "
+        "A group has a folder of its name in feed.path and in state.dir unless it says otherwise.",
+    )
+    group: GroupName | None = Field(
+        default=None, description="The group that a command is about; --group sets it."
+    )

@@ -104,6 +104,7 @@ def _section_lines(model: type[BaseModel], depth: int) -> Iterator[str]:
             yield f"{indent}{name}:\n"
             yield from _section_lines(section, depth + 1)
         else:
+            yield "\n" if depth == 0 else ""
             yield from _comment(info.description or "", indent)
             yield f"{indent}{name}: {scalar(fields_of(model)[(name,)].default)}\n"
 

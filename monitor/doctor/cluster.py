@@ -6,12 +6,13 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from monitor.config import Config
 from monitor.doctor.report import Check, good, problem, warning
+from monitor.jobs.places import Node, embedder_ask, helper_ask, places
 
 #: What stands for no cluster.
 ALONE = ("local", "none")
@@ -25,10 +26,10 @@ class Cluster:
     """What a cluster says of itself."""
 
     ray: str
-    nodes: tuple[Mapping[str, float], ...]
+    nodes: tuple[Node, ...]
 
     def total(self, name: str) -> float:
-        return sum(node.get(name, 0.0) for node in self.nodes)
+        return sum(node.resources.get(name, 0.0) for node in self.nodes)
 
 
 def look(address: str, *, seconds: float = ANSWER_SECONDS) -> Cluster | str:
@@ -56,7 +57,8 @@ def look(address: str, *, seconds: float = ANSWER_SECONDS) -> Cluster | str:
     answer: dict[str, Any] = json.loads(last)
     if "error" in answer:
         return str(answer["error"])
-    return Cluster(answer["ray"], tuple(answer["nodes"]))
+    nodes = (Node(node["resources"], node["labels"]) for node in answer["nodes"])
+    return Cluster(answer["ray"], tuple(nodes))
 
 
 def _unheard(address: str) -> str:
@@ -93,40 +95,29 @@ def examine_cluster(
     yield resources(config, found.nodes)
 
 
-def resources(config: Config, nodes: Sequence[Mapping[str, float]]) -> Check:
-    """Whether the embedders that the configuration asks for have a place each."""
-    run = config.run
-    have_gpu = any(node.get("GPU", 0) >= 1 for node in nodes)
-    gpus = run.embedder_gpus
-    if gpus is None:
-        gpus = 1.0 if have_gpu and config.backbone.engine in ("auto", "cuda") else 0.0
-    one = {"CPU": run.embedder_cpus or 1.0, "GPU": gpus, **run.embedder_resources}
-    asked = {name: amount for name, amount in one.items() if amount}
-    words = ", ".join(f"{amount:g} {name}" for name, amount in asked.items())
-    possible = places_for(asked, nodes)
-    wanted = run.embedders or 1
-    if possible >= wanted:
-        return good("resources", f"room for {possible} embedders of {words} each")
-    if possible:
+def resources(config: Config, nodes: Sequence[Node]) -> Check:
+    """Whether the actors that the configuration asks for have a place each."""
+    chosen = places(config, nodes)
+    ask, helper = embedder_ask(config, chosen), helper_ask(config)
+    possible = sum(ask.fits(node) for node in nodes)
+    if not possible:
+        return problem(
+            "resources",
+            f"an embedder asks for {ask}, which no node of the cluster has; mend "
+            "run.embedder_cpus, run.embedder_gpus, run.embedder_resources or run.embedder_labels, "
+            "or add a node",
+        )
+    if not helper.found_in(nodes):
+        return problem(
+            "resources",
+            f"a scorer, querier or updater asks for {helper}, which no node of the cluster has; "
+            "mend run.helper_resources or run.helper_labels, or add a node",
+        )
+    if possible < chosen.most:
         return warning(
             "resources",
-            f"{wanted} embedders of {words} each were asked for, there is room for {possible}; "
-            "the others wait for nodes: add some, or lower run.embedders",
+            f"up to {chosen.most} embedders of {ask} each were asked for, there is room for "
+            f"{possible}; the others wait for nodes: add some, or lower run.embedders or "
+            "run.embedders_most",
         )
-    return problem(
-        "resources",
-        f"an embedder asks for {words}, which no node of the cluster has; mend "
-        "run.embedder_cpus, run.embedder_gpus or run.embedder_resources, or add a node",
-    )
-
-
-def places_for(asked: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> int:
-    """How many actors that ask for this fit on empty nodes.
-
-    >>> places_for({"CPU": 2, "GPU": 0.5}, [{"CPU": 8, "GPU": 1}, {"CPU": 8}])
-    2
-    """
-    return sum(
-        min((int(node.get(name, 0) / amount + 1e-9) for name, amount in asked.items()), default=0)
-        for node in nodes
-    )
+    return good("resources", f"room for {possible} embedders of {ask} each")

@@ -9,6 +9,10 @@ class JobError(ConcladError):
     """The root of everything a job refuses."""
 
 
+class GroupNeeded(JobError):
+    """There are several states, and nobody said which one is meant."""
+
+
 class NoDetector(JobError):
     """The state holds no detector yet."""
 

@@ -45,7 +45,8 @@ class Exporter:
     """Serves ``/metrics`` (and ``/healthz``, which says that the thread lives).
 
     Figures come from the store; the durations of stages are this process's own, told to
-    :meth:`observe_stage`. A store that cannot be read shows as ``conclad_store_up 0``.
+    :meth:`observe_stage`. A store that cannot be read shows as ``conclad_store_up 0``. With a
+    ``group`` every figure has it as a label.
 
     >>> import tempfile, urllib.request
     >>> store = Store.open(tempfile.mkdtemp())
@@ -56,15 +57,18 @@ class Exporter:
     >>> store.close()
     """
 
-    def __init__(self, store: Store, settings: Metrics) -> None:
+    def __init__(self, store: Store, settings: Metrics, *, group: str | None = None) -> None:
         self._settings = settings
         self._registry = CollectorRegistry()
         self._stages = Histogram(
             STAGES.name, STAGES.help, STAGES.labels, buckets=STAGE_BUCKETS, registry=None
         )
-        self._registry.register(_Truth(store, settings))
-        self._registry.register(_WithoutCreated(self._stages))
-        ProcessCollector(registry=self._registry)
+        for collector in (
+            _Truth(store, settings),
+            _WithoutCreated(self._stages),
+            ProcessCollector(registry=None),
+        ):
+            self._registry.register(collector if group is None else _Labelled(collector, group))
         self._server: WSGIServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -169,6 +173,21 @@ class _WithoutCreated(Collector):
         for metric in self._inner.collect():
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric
+
+
+class _Labelled(Collector):
+    """Says of every figure which group of sources it is about, so that groups can be told apart."""
+
+    def __init__(self, inner: Collector, group: str) -> None:
+        self._inner, self._group = inner, group
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._inner.collect():
+            labelled = Metric(metric.name, metric.documentation, metric.type)
+            labelled.samples = [
+                s._replace(labels={**s.labels, "group": self._group}) for s in metric.samples
+            ]
+            yield labelled
 
 
 def as_metric(family: Family) -> Metric:

@@ -92,6 +92,12 @@ def _monitor(truth: Truth) -> Iterator[Family]:
         ("role",),
         {(role,): float(n) for role, n in monitor.actors_up.items()},
     )
+    yield gauge(
+        "actors_starting",
+        "Actors that were asked for and are not up yet, because they load or wait for a node.",
+        ("role",),
+        {(role,): float(n) for role, n in monitor.actors_starting.items()},
+    )
     yield counter(
         "actor_restarts_total",
         "Actors that died and were started again, by role.",

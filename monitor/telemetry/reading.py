@@ -180,6 +180,7 @@ def _coordinator(tx: Transaction) -> Coordinator:
         address=note.get("address"),
         started_at=_moment(note.get("started_at")),
         actors_up=_mapping(note.get("actors_up")),
+        actors_starting=_mapping(note.get("actors_starting")),
         labels_per_week=labels.get("per_week"),
         labels_this_week=labels.get("spent_this_week"),
     )

@@ -31,6 +31,7 @@ def to_dict(truth: Truth) -> dict[str, Any]:
             "pid": monitor.pid,
             "address": monitor.address,
             "actors_up": dict(monitor.actors_up),
+            "actors_starting": dict(monitor.actors_starting),
         },
         "detector": None
         if detector is None
@@ -108,6 +109,7 @@ def describe(truth: Truth) -> str:
             *_drift(truth),
             *_undelivered(truth),
             "",
+            *_actors(truth),
             *_feed(truth),
             "",
             *_table(truth.sources),
@@ -198,6 +200,17 @@ def _undelivered(truth: Truth) -> Iterator[str]:
     for receiver, failures in truth.webhooks.items():
         if failures:
             yield f"Webhook: {receiver} could not be told, {failures} times in a row."
+
+
+def _actors(truth: Truth) -> Iterator[str]:
+    monitor = truth.coordinator
+    if not monitor.running or not monitor.actors_up:
+        return
+    found = []
+    for role, number in monitor.actors_up.items():
+        more = monitor.actors_starting.get(role, 0)
+        found.append(f"{number} {role}{f' (and {more} starting)' if more else ''}")
+    yield f"Actors: {', '.join(found)}."
 
 
 def _feed(truth: Truth) -> Iterator[str]:

@@ -38,6 +38,7 @@ class Coordinator:
     address: str | None = None
     started_at: datetime | None = None
     actors_up: Mapping[str, int] = field(default_factory=dict)
+    actors_starting: Mapping[str, int] = field(default_factory=dict)
     labels_per_week: int | None = None
     labels_this_week: int | None = None
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from actors.cluster import living_nodes
+from actors.crew import Done
 from actors.holding import hold
+from actors.ray_crew import RayCrew
 from monitor.config import Config
+from monitor.feed.plan import plan_files
+from monitor.feed.source import Source
+from monitor.jobs.parts import columns_of
+from monitor.jobs.places import places
 from monitor.store import Store
 from tests.actors.crashing import KILLED, at, drain
 from tests.actors.driving import PATIENCE, drive, driver, has_committed, terminate, until
@@ -127,6 +136,69 @@ def test_a_node_may_be_lost(config: Config, undisturbed: dict[str, Any], cluster
     assert restarts(config)["embedder"] >= 1
 
 
+def test_embedders_come_with_the_work_and_leave_when_it_is_done(
+    config: Config, cluster: Nodes
+) -> None:
+    growing = changed(config, embedders_most=2, embedder_cpus=1, lag_seconds=2.0, idle_seconds=60.0)
+    now = 0.0
+    with crew_on(cluster, growing, clock=lambda: now) as crew:
+        keys = give_work(crew, growing)
+        crew.heed(len(keys))
+        done = [*first_of(crew)]
+        now = 5.0
+        crew.heed(len(keys))
+        assert crew.up()["embedder"] + crew.starting()["embedder"] == 2
+        while crew.up()["embedder"] < 2:
+            done += crew.wait(0.1)
+        # Both have something in hand when one of them is told to leave.
+        keys += give_work(crew, growing)
+        assert crew.up()["embedder"] == 2
+        for later in (10.0, 80.0, 150.0):
+            now = later
+            crew.heed(0)
+        assert crew.up()["embedder"] == 2
+        assert crew.capacity("embedder") < len(keys)
+        while len(done) < len(keys):
+            done += crew.wait(0.1)
+        assert all(piece.error is None for piece in done)
+        assert sorted(str(piece.key) for piece in done) == sorted(map(str, keys))
+        assert crew.up()["embedder"] == 1
+        assert "embedder" not in crew.restarts()
+
+
+@contextmanager
+def crew_on(cluster: Nodes, config: Config, *, clock: Callable[[], float]) -> Iterator[RayCrew]:
+    import ray
+
+    ray.init(address=cluster.address, log_to_driver=False)
+    try:
+        crew = RayCrew(config, places(config, living_nodes()), slow, clock=clock)
+        crew.start()
+        yield crew
+        crew.close()
+    finally:
+        ray.shutdown()
+
+
+_numbers = itertools.count()
+
+
+def give_work(crew: RayCrew, config: Config) -> list[int]:
+    """Every batch of the story's first file, under numbers that nobody else has."""
+    source = Source.at(config.feed.path)
+    (plan,) = plan_files(source, source.list()[:1], columns_of(config), rows_per_batch=10)
+    keys = [next(_numbers) for _ in plan.batches]
+    for key, spec in zip(keys, plan.batches, strict=True):
+        crew.submit("embedder", key, "embed", spec)
+    return keys
+
+
+def first_of(crew: RayCrew) -> list[Done]:
+    while True:
+        if done := crew.wait(0.1):
+            return done
+
+
 def test_a_batch_that_kills_every_worker_is_set_aside(config: Config, tmp_path: Path) -> None:
     feed = tmp_path / "feed"
     shutil.copytree(config.feed.path, feed)
@@ -141,8 +213,8 @@ def test_a_batch_that_kills_every_worker_is_set_aside(config: Config, tmp_path: 
         assert tx.counters.value("batches", "", "quarantined") == 1
         (told,) = [e for e in tx.events.after(limit=1000) if e.kind == "batch.quarantined"]
     assert told.payload["file"].endswith("000b.parquet")
-    # Those beside it in the worker's hands were not blamed: it died alone from the second on.
-    assert restarts(config)["embedder"] == 3
+    # Those beside it in the worker's hands were not blamed: they were tried alone, and passed.
+    assert 3 <= restarts(config)["embedder"] <= 12
 
 
 def _black() -> bytes:

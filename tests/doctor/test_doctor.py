@@ -19,6 +19,7 @@ from monitor.doctor.cluster import Cluster, examine_cluster, look, resources
 from monitor.doctor.machine import port, ray_version, shared_memory, space, versions
 from monitor.doctor.places import clock, filesystem_of, layout, state_folder
 from monitor.jobs.fit import fit
+from monitor.jobs.places import Node
 from monitor.store import Store
 from tests.jobs.feeds import config_for, write_feed
 from tests.store.building import dump
@@ -237,18 +238,22 @@ def test_a_cluster_that_nobody_runs() -> None:
 
 
 def test_what_the_cluster_lacks() -> None:
-    cpus = ({"CPU": 0.0}, {"CPU": 4.0}, {"CPU": 4.0})
+    cpus = (Node({"CPU": 0.0}), Node({"CPU": 4.0}), Node({"CPU": 4.0}))
     config = Config()
-    assert "room for 8 embedders" in resources(config, cpus).sentence
+    assert "room for 2 embedders of 4 CPU each" in resources(config, cpus).sentence
     many = changed(config, "run", embedders=10, embedder_cpus=2.0)
     assert resources(many, cpus).level is Level.WARNING
     assert "room for 4" in resources(many, cpus).sentence
     gpu = changed(config, "run", embedder_gpus=0.5)
     assert resources(gpu, cpus).level is Level.PROBLEM
     assert "0.5 GPU" in resources(gpu, cpus).sentence
-    assert resources(gpu, ({"CPU": 4.0, "GPU": 1.0},)).level is Level.GOOD
+    assert resources(gpu, (Node({"CPU": 4.0, "GPU": 1.0}),)).level is Level.GOOD
     site = changed(config, "run", embedder_resources={"harbour": 1.0})
     assert "1 harbour" in resources(site, cpus).sentence
+    helpers = changed(config, "run", helper_labels={"role": "helper"})
+    assert "label role=helper" in resources(helpers, cpus).sentence
+    growing = changed(config, "run", embedders_most=20, embedder_cpus=1.0)
+    assert "up to 20 embedders" in resources(growing, cpus).sentence
     checks = list(examine_cluster(config, "head:6379", Cluster("2.59.0", cpus), "2.60.0"))
     assert worst(iter(checks)).sentence.endswith("both must be the same")
 

@@ -66,6 +66,7 @@ def note_monitor(
             "embedders": 2,
             "scorers": 1,
             "actors_up": actors or {"embedder": 2, "scorer": 1, "querier": 1, "updater": 1},
+            "actors_starting": {"embedder": 1},
             "labels": {"per_week": per_week, "spent_this_week": this_week},
         }
         tx.notes.set("monitor", "coordinator", note)

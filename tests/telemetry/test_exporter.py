@@ -74,6 +74,7 @@ def test_a_whole_life_in_figures(store: Store, clock: Clock, scrape: Callable[[]
         ("input_lag_seconds", ()): 90,
         ("pools", (("state", "waiting"),)): 1,
         ("actors_up", (("role", "embedder"),)): 2,
+        ("actors_starting", (("role", "embedder"),)): 1,
         ("actor_restarts_total", (("role", "embedder"),)): 1,
         ("actor_restarts_total", (("role", "scorer"),)): 0,
         ("drift_score", (("source", "cam-1"),)): 0.2,

@@ -57,6 +57,7 @@ def test_words_for_people(state: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert run(["status", "--set", f"state.dir={state}"]) == 0
     text = capsys.readouterr().out
     assert "A monitor is running: host-1:4242" in text
+    assert "Actors: 2 embedder (and 1 starting), 1 scorer" in text
     assert "dune at cam-2 (4 by people, 12 by pseudo-label)" in text
     assert "Questions open: 3" in text
     assert "cam-1" in text

@@ -185,8 +185,11 @@ def _process() -> tuple[Panel, ...]:
         Panel(
             "Actors up",
             "timeseries",
-            "Actors that are up, by role.",
-            [Query("sum by (role) (conclad_actors_up)", "{{role}}")],
+            "Actors that are up, by role, and those that load or wait for a node.",
+            [
+                Query("sum by (role) (conclad_actors_up)", "{{role}}"),
+                Query("sum by (role) (conclad_actors_starting) > 0", "{{role}}, starting"),
+            ],
             width=8,
             decimals=0,
         ),

@@ -1,0 +1,133 @@
+"""One place in the crew: who has it, since when, and what is asked of Ray for it."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from actors.crew import Role
+from actors.embedder import Embedder, EngineFactory
+from actors.querier import Querier
+from actors.scorer import Scorer
+from actors.updater import Updater
+from monitor.config import Config
+from monitor.jobs.places import Node, Places, helper_nodes
+
+#: A worker that cannot even start is tried again after this time, and longer each time.
+RESTART_SECONDS, RESTART_MOST_SECONDS = 0.5, 30.0
+
+
+@dataclass(slots=True)
+class Worker:
+    """An actor, or the place of one that is about to be hired again."""
+
+    role: Role
+    actor: Any = None
+    starting: Any = None
+    """Ends when the actor is ready; until then it is given nothing to do."""
+    busy: int = 0
+    failures: int = 0
+    not_before: float = 0.0
+    is_leaving: bool = False
+    """Is given nothing new, and goes when it has nothing in hand."""
+    worked: float = 0.0
+    """Seconds with something in hand, until the last time that it had nothing."""
+    busy_since: float = 0.0
+
+    @property
+    def is_ready(self) -> bool:
+        return self.actor is not None and self.starting is None
+
+    @property
+    def takes_work(self) -> bool:
+        return self.is_ready and not self.is_leaving
+
+    def take(self) -> None:
+        """One more piece of work is in its hands."""
+        if not self.busy:
+            self.busy_since = time.monotonic()
+        self.busy += 1
+
+    def put_down(self) -> None:
+        self.busy -= 1
+        if not self.busy:
+            self.worked += time.monotonic() - self.busy_since
+
+    def seconds_worked(self) -> float:
+        return self.worked + (time.monotonic() - self.busy_since if self.busy else 0.0)
+
+    def lose(self) -> None:
+        """The actor is gone, with what it had in hand; its place is free after a pause."""
+        self.dismiss()
+        pause = min(RESTART_SECONDS * 2**self.failures, RESTART_MOST_SECONDS)
+        self.not_before = time.monotonic() + (pause if self.failures else 0.0)
+        self.failures += 1
+
+    def dismiss(self) -> None:
+        """Nobody has this place any more."""
+        if self.actor is not None:
+            with contextlib.suppress(RayError, ValueError):
+                ray.kill(self.actor)
+        while self.busy:
+            self.put_down()
+        self.actor = self.starting = None
+
+
+def hire(
+    worker: Worker,
+    config: Config,
+    places: Places,
+    nodes: Sequence[Node],
+    open_engine: EngineFactory,
+) -> None:
+    """Ask Ray for an actor; it may have to wait until a node is there."""
+    options: dict[str, Any] = {"max_restarts": 0, "max_task_retries": 0}
+    if worker.role == "embedder":
+        options |= _options(
+            {"CPU": places.cpus, "GPU": places.gpus, **config.run.embedder_resources},
+            config.run.embedder_labels,
+        )
+        # A thread more than cores: while some compute, one decodes.
+        options["max_concurrency"] = places.threads + 1
+        worker.actor = ray.remote(**options)(Embedder).remote(config, open_engine)
+    else:
+        options |= _options(config.run.helper_resources, config.run.helper_labels)
+        options["scheduling_strategy"] = _beside_the_head(config, nodes)
+        kinds: dict[Role, Any] = {"scorer": Scorer, "querier": Querier, "updater": Updater}
+        arguments = (config,) if worker.role == "querier" else ()
+        worker.actor = ray.remote(**options)(kinds[worker.role]).remote(*arguments)
+    worker.starting = worker.actor.ready.remote()
+
+
+def _beside_the_head(
+    config: Config, nodes: Sequence[Node]
+) -> NodeAffinitySchedulingStrategy | None:
+    """On a node that computes. Should it be gone by then, Ray chooses another."""
+    fit = helper_nodes(config, nodes)
+    # By lot: whatever was wrong with the last node, the next one may be another.
+    return NodeAffinitySchedulingStrategy(random.choice(fit).id, soft=True) if fit else None
+
+
+def _options(resources: dict[str, float], labels: dict[str, str]) -> dict[str, Any]:
+    """In the words of Ray, which wants CPUs and GPUs apart from the rest."""
+    rest = {name: amount for name, amount in resources.items() if name not in ("CPU", "GPU")}
+    return {
+        "num_cpus": resources.get("CPU", 0),
+        "num_gpus": resources.get("GPU", 0),
+        "resources": rest or None,
+        "label_selector": labels or None,
+    }
+
+
+def why_it_died(role: Role, error: RayActorError) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if "Error: " in line or "monitor." in line]
+    return f"the {role} cannot start: {(ours or lines or ['it died'])[-1][:500]}"
