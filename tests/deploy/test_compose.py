@@ -11,6 +11,9 @@ import yaml
 
 from monitor import __version__
 from monitor.config import Config, load
+from monitor.desk.app import build
+from monitor.errors import ConcladError
+from monitor.store import Store
 from tests.deploy.manifests import DEPLOY, walk
 
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
@@ -90,6 +93,17 @@ def test_monitor_and_desk_share_one_state() -> None:
     assert not monitor.desk.enabled
     assert SERVICES["desk"]["ports"] == [f"127.0.0.1:{desk.desk.port}:{desk.desk.port}"]
     assert desk.desk.address == monitor.metrics.desk_url
+
+
+def test_the_desk_starts_as_it_is_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = configuration("desk").desk
+    assert "CONCLAD_DESK_TOKEN_FILE" in SERVICES["desk"]["environment"]
+    with Store.open(tmp_path) as store:
+        with pytest.raises(ConcladError, match="token"):
+            build(store, shipped)
+        # What conclad-node makes of the secret's file.
+        monkeypatch.setenv("CONCLAD_DESK_TOKEN", "x" * 64)
+        build(store, shipped)
 
 
 def test_prometheus_finds_the_monitor() -> None:

@@ -30,7 +30,7 @@ from tests.deploy.manifests import (
 )
 
 #: Made by people, by the commands that stand beside their first use.
-SECRETS = {"conclad-ray-token", "conclad-postgres", "conclad-s3"}
+SECRETS = {"conclad-ray-token", "conclad-desk-token", "conclad-postgres", "conclad-s3"}
 
 CUSTOM = ("ray.io/", "monitoring.coreos.com/")
 
@@ -132,7 +132,7 @@ def test_secrets_are_named_and_never_written(overlay: str) -> None:
         for part in walk(manifest)
         if isinstance(part, dict) and "secretKeyRef" in part
     }
-    expected = SECRETS if overlay == "s3-postgres" else {"conclad-ray-token"}
+    expected = SECRETS if overlay == "s3-postgres" else {"conclad-ray-token", "conclad-desk-token"}
     assert named == expected
     text = yaml.safe_dump_all(build(overlay))
     assert not re.search(r"://[^/\s:]+:[^@\s]+@", text), "a password in an address"
@@ -238,6 +238,14 @@ def test_the_configuration_is_understood_and_agrees_with_the_ports(overlay: str)
         for port in rule.get("ports", ())
     }
     assert set(ports.values()) <= allowed
+
+
+@each_overlay
+def test_the_desk_has_the_token_without_which_it_does_not_start(overlay: str) -> None:
+    assert configuration().desk.host == "0.0.0.0"
+    [desk] = [c for name, c in containers(overlay) if name.endswith("/desk")]
+    [token] = [v for v in desk["env"] if v["name"] == "CONCLAD_DESK_TOKEN"]
+    assert token["valueFrom"]["secretKeyRef"] == {"name": "conclad-desk-token", "key": "token"}
 
 
 def test_buckets_and_database_replace_the_volumes() -> None:
