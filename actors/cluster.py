@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 # Before Ray is imported: it reads these once. Nothing leaves this machine unasked.
@@ -15,6 +15,7 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 import ray
+from ray._private import worker as ray_worker
 
 from monitor.config import Config
 from monitor.errors import ConcladError
@@ -24,6 +25,9 @@ from monitor.jobs.places import Node, Places, embedder_ask, helper_ask, places
 OBJECT_STORE_BYTES = 512 << 20
 #: On a crowded machine Ray sometimes gives up on its own start after thirty seconds.
 LOCAL_TRIES = 3
+
+
+log = logging.getLogger(__name__)
 
 
 class ClusterUnavailable(ConcladError):
@@ -41,6 +45,9 @@ def connect(address: str) -> None:
         "log_to_driver": False,
         "namespace": "conclad",
     }
+    # Ray prints what befalls workers and nodes to stdout, in the middle of our results. What
+    # matters of it is among the monitor's own events; the rest is for whoever turns up the log.
+    ray_worker.print_to_stdstream = _note
     if address == "local":
         options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
     tries = LOCAL_TRIES if address == "local" else 1
@@ -57,6 +64,11 @@ def connect(address: str) -> None:
                 f"Ray at {address!r} cannot be used ({text}); check that the cluster runs and "
                 "that run.address or --address names it"
             ) from error
+
+
+def _note(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    for line in data["lines"]:
+        log.info("%s", line)
 
 
 def living_nodes() -> tuple[Node, ...]:

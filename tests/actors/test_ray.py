@@ -223,6 +223,38 @@ def _black() -> bytes:
     return file.getvalue()
 
 
+#: A driver whose worker dies: Ray's report of it must reach the log, and nothing else stdout.
+DYING = """
+import logging, os, sys, threading
+from actors.cluster import connect
+import ray
+
+told = threading.Event()
+handler = logging.Handler(logging.INFO)
+handler.emit = lambda record: "worker died" in record.getMessage() and told.set()
+logging.getLogger("actors.cluster").addHandler(handler)
+logging.getLogger("actors.cluster").setLevel(logging.INFO)
+connect(sys.argv[1])
+
+@ray.remote(num_cpus=0)
+class Mortal:
+    def die(self):
+        os._exit(1)
+
+try:
+    ray.get(Mortal.remote().die.remote())
+except ray.exceptions.RayActorError:
+    print("told" if told.wait(120) else "not told")
+"""
+
+
+def test_what_ray_reports_of_dead_workers_stays_out_of_our_results(cluster: Nodes) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", DYING, cluster.address], capture_output=True, text=True, timeout=300
+    )
+    assert (found.stdout, found.stderr) == ("told\n", "")
+
+
 def test_resources_that_no_node_has_are_named(config: Config) -> None:
     found = conclad(config, "run.embedder_resources={moon: 1}", "run.resources_seconds=1")
     assert found.returncode == 2
