@@ -172,9 +172,8 @@ class Coordinator:
         scored = [_scored(flight, pool.id, exceedance) for flight in ready]
         commit_batches(self._store, scored, lease=self._lease)
         for flight in ready:
-            assert flight.judged is not None
             self._flights.remove(flight.batch.id)
-            self._house.committed(flight.judged)
+        self._house.committed([flight.judged for flight in ready if flight.judged is not None])
         self._house.observe("commit", (time.perf_counter() - began) / len(ready))
         if room <= 0:
             self._keeper.close_if_full()

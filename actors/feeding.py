@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
+from actors.backlog import Backlog
 from actors.crew import Crew, Done
 from actors.flights import Flight, Flights, Stage
 from actors.suspicion import Record, note_survival, note_try
@@ -15,18 +15,19 @@ from monitor.config import Config
 from monitor.feed.errors import FeedError, SourceUnavailable
 from monitor.feed.plan import BatchSpec
 from monitor.feed.source import FeedFile, Source
+from monitor.feed.watching import Sight, Watch
 from monitor.jobs.parts import columns_of
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.pipeline.fencing import fenced
 from monitor.pipeline.intake import Intake
 from monitor.store import Store
 from monitor.store.faults import declare, fault_point
-from monitor.store.rows import Batch, Count, Lease
+from monitor.store.rows import Count, Lease
 
 declare("coordinator.before_quarantine", "coordinator.after_quarantine")
 
-#: A look at the feed takes at most this share of the time.
-LISTING_SHARE = 0.1
+#: How long a turn waits for a look at the feed that may be over at once.
+GLANCE_PATIENCE_SECONDS = 0.005
 #: A storage that did not answer is tried again after this time.
 PATIENCE_SECONDS = 5.0
 
@@ -60,10 +61,10 @@ class Feeder:
             lease=lease,
         )
         self.flights = Flights()
+        self._backlog = Backlog(store, self.flights)
+        self._watch = Watch(self._source, seconds=config.run.poll_seconds)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="listing")
-        self._listing: Future[tuple[tuple[FeedFile, ...], float]] | None = None
-        self._listed_at = -float("inf")
-        self._listing_pause = 0.0
+        self._looking: Future[Sight] | None = None
         self._has_listed = False
         self._may_have_new_files = False
 
@@ -76,7 +77,9 @@ class Feeder:
         """Whether everything that the one listing showed has been dealt with."""
         if not self._has_listed or len(self.flights):
             return False
-        return not (self._intake.plan(final=True).batches or self._next_pending(1))
+        if self._intake.plan(final=True).batches:
+            self._backlog.look_again()
+        return not self._backlog.holds(1)
 
     def close(self) -> None:
         self._background.shutdown(wait=False, cancel_futures=True)
@@ -85,43 +88,37 @@ class Feeder:
 
     def take_in(self) -> None:
         """Look at the feed now and then, in the background; enter and plan what is new."""
-        if self._listing is not None and self._listing.done():
-            self._take_listing(self._listing)
-            self._listing = None
-        now = time.monotonic()
-        due = not (self._once and self._has_listed)
-        if self._listing is None and due and now - self._listed_at >= self._listing_pause:
-            self._listed_at = now
-            self._listing = self._background.submit(_timed, self._source.list)
-        if self._may_have_new_files and not self._has_backlog():
+        if self._looking is None and self._watch.is_due and not (self._once and self._has_listed):
+            self._looking = self._background.submit(self._watch.look)
+            # Most glances at a local folder are over at once, and a turn is long beside them.
+            wait([self._looking], timeout=GLANCE_PATIENCE_SECONDS)
+        if self._looking is not None and self._looking.done():
+            self._see(self._looking)
+            self._looking = None
+        if self._may_have_new_files and not self._backlog.holds(self._window()):
             taken = self._intake.plan()
             self._may_have_new_files = bool(taken.batches or taken.problems)
+            if taken.batches:
+                self._backlog.look_again()
             for problem in taken.problems:
                 self._tell("file.quarantined", problem)
 
-    def _take_listing(self, listing: Future[tuple[tuple[FeedFile, ...], float]]) -> None:
-        pause = self._config.run.poll_seconds
+    def _see(self, looking: Future[Sight]) -> None:
         try:
-            files, seconds = listing.result()
+            sight = looking.result()
         except SourceUnavailable as error:
             self._tell("feed.unavailable", str(error))
-            self._listing_pause = max(pause, PATIENCE_SECONDS)
+            self._watch.postpone(PATIENCE_SECONDS)
             return
-        self._listing_pause = max(pause, seconds / LISTING_SHARE)
-        for problem in self._intake.register(files).problems:
+        taken = self._intake.register(sight.files, whole=sight.is_whole)
+        for problem in taken.problems:
             self._tell("file.changed", problem)
-        self._has_listed = self._may_have_new_files = True
-
-    def _has_backlog(self) -> bool:
-        """Whether enough batches are planned to keep everybody busy for a while."""
-        window = self._window()
-        return len(self._next_pending(window)) >= window
-
-    def _next_pending(self, limit: int) -> list[Batch]:
-        """The next batches that nobody has in hand, in the order of the ledger."""
-        with self._store.reading() as tx:
-            found = tx.batches.pending(limit + len(self.flights))
-        return [batch for batch in found if self.flights.get(batch.id) is None][:limit]
+        if sight.is_whole:
+            # The truth, also about what others did to the ledger and about unfinished files.
+            self._has_listed = self._may_have_new_files = True
+            self._backlog.look_again()
+        elif sight.files:
+            self._may_have_new_files = True
 
     def _window(self) -> int:
         """Batches under way at most: twice what embedders take, so that none ever waits."""
@@ -143,17 +140,9 @@ class Feeder:
             self._crew.submit("embedder", flight.batch.id, "embed", flight.spec)
 
     def _fill(self, free: int) -> None:
-        batches = self._next_pending(free)
-        if not batches:
-            return
-        with self._store.reading() as tx:
-            files = {i: tx.files.get(i) for i in {b.file_id for b in batches}}
-        for batch in batches:
-            file = files[batch.file_id]
-            spec = BatchSpec(
-                FeedFile(file.path, file.size, file.mtime_ns), batch.first_row, batch.rows
-            )
-            flight = Flight(batch, spec)
+        for batch, file in self._backlog.take(free):
+            stat = FeedFile(file.path, file.size, file.mtime_ns)
+            flight = Flight(batch, BatchSpec(stat, batch.first_row, batch.rows))
             if batch.tries >= self._config.run.tries:
                 self._quarantine(flight, "it was in work each time that the monitor died")
             else:
@@ -230,6 +219,7 @@ class Feeder:
             path = flight.spec.file.path
             tx.events.append("file.quarantined", {"file": path, "reason": reason})
         self.flights.remove_file(flight.batch.file_id)
+        self._backlog.remove_file(flight.batch.file_id)
         self._tell("file.quarantined", reason)
 
     def _tell(self, kind: str, text: str) -> None:
@@ -241,10 +231,3 @@ def rows_per_batch(config: Config, fingerprint: Fingerprint) -> int:
     if config.feed.batch_rows is not None:
         return config.feed.batch_rows
     return 256 if fingerprint.precision == "float16" else 32
-
-
-def _timed(
-    work: Callable[[], tuple[FeedFile, ...]],
-) -> tuple[tuple[FeedFile, ...], float]:
-    began = time.monotonic()
-    return work(), time.monotonic() - began

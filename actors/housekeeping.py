@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -76,10 +76,10 @@ class Housekeeper:
         if self._observer is not None:
             self._observer.observe_stage(stage, seconds)
 
-    def committed(self, judged: Judged) -> None:
-        """A batch is done; what its sources look like is noted with the next note."""
-        self._commits += 1
-        for source, captured in _by_source(judged.verdicts):
+    def committed(self, batches: Sequence[Judged]) -> None:
+        """Batches are done; what their sources look like is noted with the next note."""
+        self._commits += len(batches)
+        for source, captured in _by_source(pa.concat_tables([b.verdicts for b in batches])):
             reading = self._readings.setdefault(source, _Reading())
             if captured is not None:
                 reading.captured = max(captured, reading.captured or captured)

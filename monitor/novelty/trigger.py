@@ -15,7 +15,7 @@ baseline of its source.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -80,36 +80,36 @@ class Evidence:
     def weighed(self, pool: Mapping[str, Tally], calibration: Calibration) -> Evidence:
         """One more pool, by source."""
         whole = sum(pool.values(), Tally(0, 0))
-        bets = dict(self.bets)
-        for source, tally in {**pool, EVERYWHERE: whole}.items():
-            if tally.samples:
-                before = np.asarray(bets.get(source, _NOTHING), dtype=float)
-                gain = self._gain(source, tally, calibration)
-                now = np.minimum(np.logaddexp(before, 0.0) + gain, _CERTAIN)
-                bets[source] = tuple(float(round(value, 6)) for value in now)
-        return replace(self, bets=bets)
-
-    def _gain(self, source: str, tally: Tally, calibration: Calibration) -> np.ndarray:
-        rate = self.rate(source, calibration)
+        tallies = {s: t for s, t in {**pool, EVERYWHERE: whole}.items() if t.samples}
+        if not tallies:
+            return self
+        samples = np.array([[tally.samples] for tally in tallies.values()], dtype=float)
+        above = np.array([[tally.above] for tally in tallies.values()], dtype=float)
+        rate = self._rates(list(tallies), calibration)[:, None]
         guess = rate + _EXCESSES * (1 - rate)
-        gain: np.ndarray = tally.above * np.log(guess / rate) + (
-            tally.samples - tally.above
-        ) * np.log((1 - guess) / (1 - rate))
-        return gain
+        gain = above * np.log(guess / rate) + (samples - above) * np.log((1 - guess) / (1 - rate))
+        before = np.array([self.bets.get(source, _NOTHING) for source in tallies], dtype=float)
+        now = np.minimum(np.logaddexp(before, 0.0) + gain, _CERTAIN).round(6)
+        fresh = zip(tallies, map(tuple, now.tolist()), strict=True)
+        return replace(self, bets={**self.bets, **dict(fresh)})
 
     def rate(self, source: str, calibration: Calibration) -> float:
         """The largest rate at which known images of a source may well look strange."""
+        return float(self._rates([source], calibration)[0])
+
+    def _rates(self, sources: Sequence[str], calibration: Calibration) -> np.ndarray:
         # Where people have looked, what they saw outweighs images held out elsewhere.
         held_out = Baseline(calibration.count, calibration.exceedance * calibration.count)
-        known = self.baselines.get(source, held_out)
-        above, samples = known.above, known.samples
-        upper = beta.ppf(1 - _UNSURE, above + 1, samples - above + 1)
-        return float(np.clip(upper, 1e-6, 0.999))
+        known = [self.baselines.get(source, held_out) for source in sources]
+        # Most sources share the one that was held out: each different one is reckoned once.
+        upper = {b: beta.ppf(1 - _UNSURE, b.above + 1, b.samples - b.above + 1) for b in set(known)}
+        rates: np.ndarray = np.clip([upper[baseline] for baseline in known], 1e-6, 0.999)
+        return rates
 
     def verdict(self, false_alarms: float) -> Verdict:
         """Whether anybody's bets have won more than one false alarm in so many pools allows."""
         threshold = float(np.log(false_alarms * max(1, len(self.bets))))
-        strength = {s: _mean_of_logs(np.asarray(b)) for s, b in self.bets.items()}
+        strength = dict(zip(self.bets, _means_of_logs(list(self.bets.values())), strict=True))
         over = sorted(
             (source for source, value in strength.items() if value > threshold),
             key=lambda source: -strength[source],
@@ -160,5 +160,11 @@ class Verdict:
 _NOTHING = (-np.inf,) * len(_EXCESSES)
 
 
-def _mean_of_logs(bets: np.ndarray) -> float:
-    return float(np.logaddexp.reduce(bets) - np.log(len(bets)))
+def _means_of_logs(bets: Sequence[Sequence[float]]) -> list[float]:
+    """Of several sources, the logarithm of the mean of what their logarithms stand for."""
+    if not bets:
+        return []
+    found: list[float] = (
+        np.logaddexp.reduce(np.asarray(bets), axis=1) - np.log(len(bets[0]))
+    ).tolist()
+    return found

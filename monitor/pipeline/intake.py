@@ -13,7 +13,7 @@ from monitor.feed.source import FeedFile, Source, by_arrival
 from monitor.feed.waiting import Waiting, is_overdue, wait_for
 from monitor.store import Store, Transaction
 from monitor.store.faults import declare, fault_point
-from monitor.store.ledger import FilePlan
+from monitor.store.ledger import FilePlan, Listing
 from monitor.store.rows import File, FileStat, Lease
 from monitor.store.states import FileState
 
@@ -59,30 +59,36 @@ class Intake:
         """Files that somebody still seems to write."""
         return len(self._waiting)
 
-    def register(self, listing: Iterable[FeedFile]) -> Taken:
-        """Enter what is new in a listing, and speak up about what has changed."""
+    def register(self, listing: Iterable[FeedFile], *, whole: bool = True) -> Taken:
+        """Enter what is new in a listing, and speak up about what has changed.
+
+        Not ``whole`` is a listing of some files, which says nothing about the others.
+        """
         files = list(listing)
-        listed = {hash(file) for file in files}
         fresh = [file for file in files if hash(file) not in self._listed]
-        if not fresh:
-            self._listed = listed
-            return Taken()
-        fault_point("intake.before_register")
-        with self._store.transaction() as tx:
-            self._verify(tx)
-            found = tx.files.register(
-                [FileStat(f.path, f.size, f.modified_ns) for f in by_arrival(fresh)]
-            )
-            for file in found.changed:
-                tx.events.append("file.changed", {"file": file.path, "reason": file.reason})
-        fault_point("intake.after_register")
-        self._listed = listed
+        found = self._enter(fresh) if fresh else Listing((), (), 0)
+        if whole:
+            self._listed = {hash(file) for file in files}
+        else:
+            self._listed.update(hash(file) for file in fresh)
         return Taken(
             new=len(found.new),
             problems=tuple(
                 f"{f.path}: {f.reason}; a feed's files must not change" for f in found.changed
             ),
         )
+
+    def _enter(self, files: Iterable[FeedFile]) -> Listing:
+        fault_point("intake.before_register")
+        with self._store.transaction() as tx:
+            self._verify(tx)
+            found = tx.files.register(
+                [FileStat(f.path, f.size, f.modified_ns) for f in by_arrival(files)]
+            )
+            for file in found.changed:
+                tx.events.append("file.changed", {"file": file.path, "reason": file.reason})
+        fault_point("intake.after_register")
+        return found
 
     def plan(self, *, final: bool = False) -> Taken:
         """Cut some new files into batches; ``final`` does not wait for unfinished ones."""

@@ -130,6 +130,13 @@ class Files(Repository):
             raise NotFound(f"file {file_id}: not in the ledger")
         return found
 
+    def get_many(self, file_ids: Iterable[int]) -> list[File]:
+        """Those of the files that are in the ledger."""
+        found: list[File] = []
+        for piece in chunks(sorted(set(file_ids))):
+            found += self._all(File, select(files).where(files.c.id.in_(piece)))
+        return found
+
     def in_state(self, state: FileState, *, limit: int = 1000, after: int = 0) -> list[File]:
         """In the order they were first seen; pass the last id as ``after`` to go on."""
         return self._all(
@@ -196,15 +203,11 @@ class Files(Repository):
         return [Batch(**values) for values in planned]
 
     def _refuse_planned(self, file_ids: Sequence[int]) -> None:
-        found: set[int] = set()
-        for piece in chunks(file_ids):
-            for file in self._all(File, select(files).where(files.c.id.in_(piece))):
-                if file.state is not FileState.NEW:
-                    raise WrongState(
-                        f"{file.path}: is {file.state}, only a new file can be planned"
-                    )
-                found.add(file.id)
-        for missing in set(file_ids) - found:
+        found = self.get_many(file_ids)
+        for file in found:
+            if file.state is not FileState.NEW:
+                raise WrongState(f"{file.path}: is {file.state}, only a new file can be planned")
+        for missing in set(file_ids) - {file.id for file in found}:
             raise NotFound(f"file {missing}: not in the ledger")
 
     def finish_if_done(self, file_ids: Iterable[int]) -> None:
