@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 from monitor.feed.arguments import find_files
@@ -15,37 +14,29 @@ from monitor.feed.errors import SourceUnavailable
 from monitor.feed.plan import plan_batches, plan_files
 from monitor.feed.reader import BatchReader, read_batch
 from monitor.feed.source import Source, compare
+from tests.buckets import bucket_at
 from tests.feed.faults import Faults
 from tests.feed.make import table, write
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture
-def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The query that leads to a bucket `frames` with a small feed in it."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    query = f"endpoint_override={endpoint}&scheme=http&region=us-east-1&allow_bucket_creation=true"
-    store, _ = fs.FileSystem.from_uri(f"s3://frames?{query}")
-    store.create_dir("frames")
-    for name in ("cam-7/0001.parquet", "cam-7/0002.parquet", "cam 8/å.parquet", "_tmp/x.parquet"):
-        with store.open_output_stream(f"frames/feed/{name}") as out:
-            pq.write_table(table(30, source=name), out, row_group_size=10)
-    yield query
-    store.delete_dir_contents("frames")
+@pytest.fixture(scope="module", params=["s3", "gs"])
+def bucket(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A template of addresses in a store whose bucket `frames` holds a small feed."""
+    with pytest.MonkeyPatch.context() as patch, bucket_at(request.param, "frames", patch) as at:
+        store, _ = fs.FileSystem.from_uri(at.format("frames"))
+        for name in (
+            "cam-7/0001.parquet",
+            "cam-7/0002.parquet",
+            "cam 8/å.parquet",
+            "_tmp/x.parquet",
+        ):
+            with store.open_output_stream(f"frames/feed/{name}") as out:
+                pq.write_table(table(30, source=name), out, row_group_size=10)
+        yield at
 
 
 def test_a_bucket_is_listed_planned_and_read(bucket: str) -> None:
-    source = Source.at(f"s3://frames/feed?{bucket}")
+    source = Source.at(bucket.format("frames/feed"))
     files = source.list()
     assert [file.path for file in files] == [
         "cam 8/å.parquet",
@@ -63,16 +54,17 @@ def test_a_bucket_is_listed_planned_and_read(bucket: str) -> None:
 
 
 def test_patterns_over_a_bucket(bucket: str) -> None:
-    source, files = find_files([f"s3://frames/feed/cam*/*1.parquet?{bucket}"])
+    source, files = find_files([bucket.format("frames/feed/cam*/*1.parquet")])
     assert [file.path for file in files] == ["frames/feed/cam-7/0001.parquet"]
     assert len(read_batch(source, plan_batches(source, files[0])[0]).rows) == 30
-    _, everything = find_files([f"s3://frames/feed/**/*.parquet?{bucket}"])
+    _, everything = find_files([bucket.format("frames/feed/**/*.parquet")])
     assert len(everything) == 3
 
 
 def test_an_object_store_without_the_bucket_is_named(bucket: str) -> None:
-    source = Source.at(f"s3://nowhere/feed?{bucket}")
-    with pytest.raises(Exception, match=r"^s3://nowhere/feed: ") as caught:
+    scheme = bucket.partition(":")[0]
+    source = Source.at(bucket.format("nowhere/feed"))
+    with pytest.raises(Exception, match=f"^{scheme}://nowhere/feed: ") as caught:
         source.list()
     assert "secret" not in str(caught.value)
 

@@ -6,27 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
-from pyarrow import fs
 
 from monitor.store import Store, check, commit_batches, compact, recover
 from monitor.store.files import STAGING, current
+from tests.buckets import bucket_at
 from tests.store.building import plan_feed, scored, verdict_ids
 
 
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    query = f"endpoint_override={host}:{port}&scheme=http&region=us-east-1"
-    made, _ = fs.FileSystem.from_uri(f"s3://state?{query}&allow_bucket_creation=true")
-    made.create_dir("state")
-    yield f"s3://state/monitor?{query}"
-    server.stop()
+@pytest.fixture(params=["s3", "gs"])
+def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with bucket_at(request.param, "state", monkeypatch) as at:
+        yield at.format("state/monitor")
 
 
 def test_batches_are_committed_recovered_and_merged(bucket: str, tmp_path: Path) -> None:
