@@ -1,89 +1,104 @@
 """What answers of "known" teach about shift, within one inner loop.
 
-A person who calls a strange sample known says where its class has gone. If several such answers
-point the same way, the other classes have gone there too: every class is given a second, moved
-mode, and questions and scores no longer take the shift for news. One answer about one class thus
-serves all of them.
+A person who calls a strange sample known says where its class has gone. Such answers spread over
+the pool by themselves, apart from the held-out samples of their classes; where the samples that
+they reach lie away from their classes in one common direction, that is how this pool looks, and
+every class is given that look beside its own. One answer about one class thus serves all of
+them, and questions and scores no longer take the shift for news.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from monitor.novelty.answers import Answers
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.graph import Space
 
-# Fewer answers cannot agree.
-_LEAST = 3
-# Mean cosine between the displacements of answered samples from which they agree. On clean pools
-# it was -0.03 to 0.03, on shifted ones 0.16 (coarse JPEG) to 0.29 (blur).
-_AGREEMENT = 0.1
-# Rounds in which samples that fit the shift mend its estimate, which by then has settled; and
-# the share of them that is believed, the best fitting first.
-_ROUNDS, _BELIEVED = 3, 0.5
-# So few samples that fit would mend nothing.
-_FEWEST = 10
+# Mean cosine between the displacements of classes from which they agree. On clean pools of two
+# datasets it was -0.10 to 0.07, on shifted ones 0.27 (coarse JPEG) to 0.85 (noise).
+_AGREEMENT = 0.12
+# And so many standard deviations of what chance has, which is much in few dimensions.
+_BEYOND_CHANCE = 2.0
+# So many samples of its own weigh as much as the common shift when a look is placed.
+_OWN = 20
 
 
-def taught_shift(detector: Detector, space: Space, pool: Floats, answers: Answers) -> Floats | None:
-    """The common shift that answers of "known" agree on, in feature space; None without one."""
-    said = answers.known()
-    if len(said) < _LEAST:
-        return None
-    rows = np.fromiter(said, np.intp, len(said))
-    means = np.stack([known.modes[0].mean for known in detector.classes])
-    moved = pool[rows] - means[np.fromiter(said.values(), np.intp, len(said))]
-    if _agreement(moved @ space.matrix) < _AGREEMENT:
-        return None
-    shift = moved.mean(axis=0)
-    points, homes = _unit(space.place(pool)), space.place(means)
-    new = _unit(space.place(pool[[row for told in answers.new().values() for row in told]]))
-    for _ in range(_ROUNDS):
-        places = np.concatenate([_unit(homes), _unit(homes + shift @ space.matrix), new])
-        likeness = points @ places.T
-        best = likeness.argmax(axis=1)
-        fit = np.flatnonzero((best >= len(homes)) & (best < 2 * len(homes)))
-        if len(fit) < _FEWEST:
-            break
-        order = np.argsort(-likeness[fit, best[fit]], kind="stable")
-        fit = fit[order[: max(_FEWEST, int(_BELIEVED * len(fit)))]]
-        # Half and half: people's answers are few but sure, samples that fit many but guessed.
-        shift = (shift + (pool[fit] - means[best[fit] - len(homes)]).mean(axis=0)) / 2
-    return np.asarray(shift, dtype=np.float32)
+def shifted_answers(
+    detector: Detector, space: Space, pool: Floats, shares: np.ndarray, said: Mapping[int, int]
+) -> tuple[int, ...]:
+    """Of the samples that people called known, those that have moved; empty without a shift.
 
+    ``said`` has the class of each such sample. ``shares`` says how much of each sample of the
+    pool belongs to each known class by these answers alone.
 
-def with_shift(detector: Detector, shift: Floats, *, reserve: bool) -> Detector:
-    """Every class also as it looks when shifted; with ``reserve``, held-out samples too.
-
-    For use within a pool: it is an estimate from a few answers, no version to publish.
+    >>> rng = np.random.default_rng(0)
+    >>> def images(mean, n): return rng.normal(mean, 1, size=(n, 12)).astype("f")
+    >>> known = np.concatenate([images(0, 60), images(9, 60)])
+    >>> detector = Detector.fit(known, ["a"] * 60 + ["b"] * 60)
+    >>> space = Space.of(known, *detector.reserve(), detector.settings)
+    >>> shares, said = np.repeat(np.eye(2), 60, axis=0), {0: 0, 60: 1}
+    >>> shifted_answers(detector, space, known, shares, said)
+    ()
+    >>> shifted_answers(detector, space, known + np.array([3, -3] * 6, dtype="f"), shares, said)
+    (0, 60)
     """
-    classes = [
+    answered = np.unique(list(said.values())).astype(np.intp)
+    if len(answered) < 2:
+        return ()
+    homes = space.place(_first_means(detector))
+    mass = np.maximum(shares[:, answered].sum(axis=0), 1e-12)
+    moved = (shares[:, answered].T @ space.place(pool)) / mass[:, None] - homes[answered]
+    if not _agree(moved):
+        return ()
+    common = np.average(moved, axis=0, weights=mass)
+    rows = np.fromiter(said, np.intp, len(said))
+    away = space.place(pool[rows]) - homes[np.fromiter(said.values(), np.intp, len(said))]
+    # Nearer to where the shift leads than to where the class was.
+    return tuple(int(row) for row in rows[away @ common > common @ common / 2])
+
+
+def with_looks(
+    detector: Detector, pool: Floats, shares: np.ndarray, told: Mapping[int, int]
+) -> Detector:
+    """The detector with a shifted look beside every class, in the same order.
+
+    ``told`` are the shifted samples and their classes, ``shares`` how much of each sample they
+    have reached. For use within the pool: the looks are guesses, no version to publish.
+    """
+    answered = np.unique(list(told.values())).astype(np.intp)
+    mass = np.zeros(len(detector.classes))
+    mass[answered] = shares[:, answered].sum(axis=0)
+    first = _first_means(detector)
+    moved = (shares.T @ pool) / np.maximum(mass, 1e-12)[:, None] - first
+    common = np.average(moved[answered], axis=0, weights=mass[answered])
+    # A class that nobody named moves with the others.
+    own = np.where(mass > 0, mass / (mass + _OWN), 0.0)[:, None]
+    means = (first + np.where(own > 0, own * moved, 0.0) + (1 - own) * common).astype(np.float32)
+    looks = [
         replace(
             known,
-            modes=(
-                *known.modes,
-                replace(known.modes[0], mean=(known.modes[0].mean + shift).astype(np.float32)),
-            ),
-            reserve=np.concatenate([known.reserve, known.reserve + shift]).astype(np.float32)
-            if reserve
-            else known.reserve,
+            id=f"{known.id}'",
+            name=f"{known.name}'",
+            modes=(replace(known.modes[0], mean=mean, count=_OWN),),
+            reserve=known.reserve[:0],
         )
-        for known in detector.classes
+        for known, mean in zip(detector.classes, means, strict=True)
     ]
-    return Detector.of(classes, fingerprint=detector.fingerprint, settings=detector.settings)
+    return detector.with_classes(looks)
 
 
-def _agreement(moved: np.ndarray) -> float:
-    unit = _unit(moved)
+def _first_means(detector: Detector) -> Floats:
+    return np.stack([known.modes[0].mean for known in detector.classes])
+
+
+def _agree(moved: np.ndarray) -> bool:
+    """Whether displacements point the same way, more than chance has it in so few dimensions."""
+    unit = moved / np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-12)
     first, second = np.triu_indices(len(unit), k=1)
-    return float(np.einsum("ij,ij->i", unit[first], unit[second]).mean())
-
-
-def _unit(points: np.ndarray) -> np.ndarray:
-    length = np.linalg.norm(points, axis=1, keepdims=True)
-    unit: np.ndarray = points / np.maximum(length, 1e-12)
-    return unit
+    cosine = float(np.einsum("ij,ij->i", unit[first], unit[second]).mean())
+    chance = 1 / np.sqrt(unit.shape[1] * len(first))
+    return cosine > max(_AGREEMENT, _BEYOND_CHANCE * chance)

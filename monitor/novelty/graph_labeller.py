@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from scipy.stats import betabinom
 
 from monitor.novelty.answers import Answers
 from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.detector import Detector
-from monitor.novelty.drift_answers import taught_shift, with_shift
+from monitor.novelty.drift_answers import shifted_answers, with_looks
 from monitor.novelty.graph import PoolGraph, Space
 from monitor.novelty.pool_score import KnownOnly, TwoOpinions
 from monitor.novelty.rounds import AT_THE_END, Conclusion, PseudoLabel, Step
@@ -41,28 +43,19 @@ class GraphLabeller:
         self._points = self._space.place(np.concatenate([pool, reserve]))
         self._graph = PoolGraph.of(self._points, self._settings.neighbours)
         self._above = int((detector.s0(pool) > detector.calibration.t_inner).sum())
-        # The classes as they look in this pool: moved, once answers have told of a shift.
+        # The classes as they look in this pool: with a shifted look each, once answers tell of it.
         self._looks = detector
-        self._shift: Floats | None = None
-        self._weigh()
+        self._weigh(Answers.none(detector))
         self._shares: np.ndarray | None = None
         self._names: list[str] = []
 
-    def _weigh(self) -> None:
+    def _weigh(self, answers: Answers) -> None:
         """Per sample, how much it is worth a question, and how likely it is new."""
-        away, unlike, unreached = self._away(), self._unlike(), self._unreached()
+        away, unlike, unreached = self._away(), self._unlike(), self._unreached(answers)
         look = _standard(away + unlike + unreached)
         self._novelty: np.ndarray = np.exp(_CONTRAST * np.clip(look, -_EXTREME, _EXTREME))
         level = away + unreached
         self._new = 1 / (1 + np.exp(-_STEEPNESS * (level - _two_groups(level))))
-
-    def _mind_shift(self, answers: Answers) -> None:
-        """Where answers of "known" agree on a shift, take no sample for news that it explains."""
-        shift = taught_shift(self._detector, self._space, self._pool, answers)
-        if self._settings.mind_shift and shift is not None:
-            self._shift = shift
-            self._looks = with_shift(self._detector, shift, reserve=False)
-            self._weigh()
 
     def _away(self) -> np.ndarray:
         """Per sample, how far its neighbourhood lies from every known class, standardised.
@@ -91,20 +84,23 @@ class GraphLabeller:
             usual[index] = held[self._held == index].mean()
         return _standard(self._graph.smoothed(logs - usual[nearest])[: len(self._pool)])
 
-    def _unreached(self) -> np.ndarray:
+    def _unreached(self, answers: Answers) -> np.ndarray:
         """Per sample, how few held-out known samples lie in its neighbourhood, standardised.
 
         Sharper than distance where much of a pool is new; where little is, it says mostly how
-        common a known class is.
+        common a known class is. In a shifted pool, nobody held out looks like those in it: there,
+        samples that people called known count as much as all that are held out.
         """
         held = np.zeros(len(self._points))
         held[len(self._pool) :] = 1.0
+        if self._shifted:
+            said = list(answers.known())
+            held[said] = len(self._held) / len(said)
         return _standard(-np.log(self._graph.smoothed(held)[: len(self._pool)] + 1e-6))
 
     def step(self, number: int, answers: Answers, count: int) -> Step:
         t_inner = self._detector.calibration.t_inner
         if number > 0:
-            self._mind_shift(answers)
             self._propagate(answers)
             if self._quiet(answers):
                 return Step(np.empty(0, np.intp), self._above, t_inner, done=True)
@@ -136,23 +132,27 @@ class GraphLabeller:
     def _new_share(self) -> np.ndarray:
         if self._shares is None:
             return self._novelty
-        first = len(self._detector.classes)
+        first = len(self._looks.classes)
         share: np.ndarray = self._shares[: len(self._pool), first:].sum(axis=1)
         return share
 
+    @property
+    def _shifted(self) -> bool:
+        return self._looks is not self._detector
+
     def _propagate(self, answers: Answers) -> None:
+        """Spread the answers. The columns are what is known, with its looks, and what is new."""
         known = len(self._detector.classes)
         self._names = answers.new_names
-        position = {name: known + i for i, name in enumerate(self._names)}
-        told = {i: position[a] for i, a in answers.told.items() if a in position}
-        told |= answers.known()
-        nodes = np.concatenate(
-            [np.fromiter(told, np.intp, len(told)), len(self._pool) + np.arange(len(self._held))]
-        )
-        classes = np.concatenate([np.fromiter(told.values(), np.intp, len(told)), self._held])
-        shares = self._graph.propagated(
-            nodes, classes, known + len(self._names), self._settings.propagation
-        )
+        self._looks = self._detector
+        if moved := self._moved(answers):
+            # Being far from what was held out is no evidence any more: the shift is far, too.
+            self._shares = self._spread(answers, apart=moved)
+            reached = self._shares[: len(self._pool), known : 2 * known]
+            self._looks = with_looks(self._detector, self._pool, reached, moved)
+            self._weigh(answers)
+            return
+        shares = self._spread(answers)
         if self._names:
             new = np.clip(self._new, _LEAST_EVIDENCE, 1 - _LEAST_EVIDENCE)[:, None]
             weighed = np.concatenate(
@@ -162,22 +162,55 @@ class GraphLabeller:
             shares[free] = weighed[free] / weighed[free].sum(axis=1, keepdims=True)
         self._shares = shares
 
+    def _moved(self, answers: Answers) -> dict[int, int]:
+        """The samples that people called known and that a shift has moved, with their classes."""
+        said = answers.known()
+        if not self._settings.mind_shift or len(set(said.values())) < 2:
+            return {}
+        known = len(self._detector.classes)
+        shares = self._spread(answers, apart=said)[: len(self._pool), known : 2 * known]
+        rows = shifted_answers(self._detector, self._space, self._pool, shares, said)
+        return {row: said[row] for row in rows}
+
+    def _spread(self, answers: Answers, *, apart: Mapping[int, int] | None = None) -> np.ndarray:
+        """The share of each class in each node. Samples ``apart`` speak for looks of their own.
+
+        Every class starts with the same mass. Joined to dozens of held-out samples, one answer
+        would carry next to nothing, and in a shifted pool the held-out ones reach nobody.
+        """
+        known = len(self._detector.classes)
+        looks = known if apart else 0
+        position = {name: known + looks + i for i, name in enumerate(self._names)}
+        told = answers.known() | {i: known + place for i, place in (apart or {}).items()}
+        told |= {i: position[a] for i, a in answers.told.items() if a in position}
+        nodes = np.concatenate(
+            [np.fromiter(told, np.intp, len(told)), len(self._pool) + np.arange(len(self._held))]
+        )
+        classes = np.concatenate([np.fromiter(told.values(), np.intp, len(told)), self._held])
+        return self._graph.propagated(
+            nodes, classes, known + looks + len(self._names), self._settings.propagation
+        )
+
     def suggestion(self, sample: int) -> str | None:
         if self._shares is None:
             return None
-        best, known = int(self._shares[sample].argmax()), len(self._detector.classes)
-        return self._detector.classes[best].name if best < known else self._names[best - known]
+        known, count = len(self._looks.classes), len(self._detector.classes)
+        best = int(self._shares[sample].argmax())
+        return (
+            self._names[best - known]
+            if best >= known
+            else self._detector.classes[best % count].name
+        )
 
     def conclude(self, answers: Answers) -> Conclusion:
         if not answers.new_names:
             return Conclusion(KnownOnly(self._detector))
-        self._mind_shift(answers)
         self._propagate(answers)
         assert self._shares is not None
         shares = self._shares[: len(self._pool)]
         best, sure = shares.argmax(axis=1), shares.max(axis=1)
         free = answers.unasked(len(self._pool)) & (sure >= self._settings.confidence)
-        first = len(self._detector.classes)
+        first = len(self._looks.classes)
         pseudo: list[PseudoLabel] = []
         groups = []
         for index, (name, named) in enumerate(answers.new().items()):
@@ -189,19 +222,18 @@ class GraphLabeller:
             pseudo += [PseudoLabel(int(i), name, float(sure[i]), AT_THE_END) for i in kept]
             groups.append(self._pool[np.concatenate([np.asarray(named, np.intp), kept])])
         # Of the known classes, only held-out samples and people's answers teach the score: a new
-        # sample mistaken for a known one would teach it the opposite.
+        # sample mistaken for a known one would teach it the opposite. Shifted looks have nobody
+        # held out and must be guessed.
         lessons = np.zeros(shares.shape)
         guessed = answers.unasked(len(shares))
         if self._settings.pseudo_labels:
-            lessons[guessed, first:] = shares[guessed, first:]
+            unsettled = slice(len(self._detector.classes), None)
+            lessons[guessed, unsettled] = shares[guessed, unsettled]
         told = list(answers.told)
         lessons[told] = shares[told]
         known = np.where(guessed, shares[:, :first].sum(axis=1), 0.0)
-        detector = self._detector
-        if self._shift is not None:
-            detector = with_shift(detector, self._shift, reserve=True)
         score = TwoOpinions.fit(
-            detector, self._space, groups, self._pool, lessons, known, self._settings
+            self._looks, self._space, groups, self._pool, lessons, known, self._settings
         )
         return Conclusion(score, tuple(pseudo))
 
