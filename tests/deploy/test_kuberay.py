@@ -15,6 +15,7 @@ import yaml
 
 from monitor import __version__
 from monitor.config import load
+from monitor.jobs.places import Node, embedder_ask, places
 from tests.deploy.kuberay import problems
 from tests.deploy.manifests import (
     DEPLOY,
@@ -246,6 +247,29 @@ def test_the_desk_has_the_token_without_which_it_does_not_start(overlay: str) ->
     [desk] = [c for name, c in containers(overlay) if name.endswith("/desk")]
     [token] = [v for v in desk["env"] if v["name"] == "CONCLAD_DESK_TOKEN"]
     assert token["valueFrom"]["secretKeyRef"] == {"name": "conclad-desk-token", "key": "token"}
+
+
+@each_overlay
+def test_embedders_follow_the_feed_onto_workers_that_have_room_for_them(overlay: str) -> None:
+    [monitor] = [c for name, c in containers(overlay) if name.endswith("/monitor")]
+    environ = {v["name"]: v["value"] for v in monitor["env"] if "value" in v}
+    config = load(KUBERAY / "base" / "ray_config.yaml", environ=environ).config
+    groups = {
+        group["groupName"]: (worker_of(group), group["maxReplicas"])
+        for group in ray_cluster(overlay)["spec"]["workerGroupSpecs"]
+    }
+    chosen = places(config, [node for node, _ in groups.values()])
+    ask = embedder_ask(config, chosen)
+    # One embedder a worker, on GPUs where the overlay has some, and as many as may be started.
+    fit = {name: (ask.fits(node), most) for name, (node, most) in groups.items()}
+    assert fit["gpu" if "gpu" in groups else "cpu"] == (1, chosen.most)
+    assert chosen.gpus == float("gpu" in groups)
+    assert chosen.least < chosen.most
+
+
+def worker_of(group: dict[str, Any]) -> Node:
+    limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
+    return Node({"CPU": float(limits["cpu"]), "GPU": float(limits.get("nvidia.com/gpu", 0))})
 
 
 def test_buckets_and_database_replace_the_volumes() -> None:
