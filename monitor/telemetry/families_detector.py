@@ -85,6 +85,12 @@ def _classes(truth: Truth) -> Iterator[Family]:
         ("origin",),
         {(origin.value,): truth.classes.get(origin, 0) for origin in ClassOrigin},
     )
+    yield gauge(
+        "class_adaptation_ratio",
+        "How far a class has followed a drift, as a share of what it may; at 1 it goes no further.",
+        ("class_id", "class_name"),
+        {} if used is None else {(id_, name): n for (id_, name), n in used.adapted.items()},
+    )
     yield counter("discoveries_total", "Classes discovered.", (), {(): truth.total("discoveries")})
     yield gauge(
         "class_discovered_timestamp_seconds",
@@ -101,7 +107,7 @@ def _pools(truth: Truth) -> Iterator[Family]:
         ("state",),
         {(state.value,): truth.pools.get(state, 0) for state in PoolState},
     )
-    outcomes = ("discovered", "nothing new", "quiet", "unresolved", "held")
+    outcomes = ("discovered", "adapted", "nothing new", "quiet", "unresolved", "held")
     yield counter(
         "inner_loops_total",
         "Inner loops by outcome; quiet are the pools about which nobody had to be asked.",

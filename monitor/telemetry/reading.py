@@ -11,7 +11,7 @@ from typing import Any
 from monitor.store import Store, Transaction
 from monitor.store.errors import StoreError
 from monitor.store.rows import ClassRow, Count, Event, Publication, Query, Version
-from monitor.store.snapshots import read_meta
+from monitor.store.snapshots import load_snapshot, read_meta
 from monitor.store.states import ClassOrigin, FileState, PoolState, VersionState
 from monitor.telemetry.truth import Coordinator, Discovery, Drift, InUse, Labels, Source, Truth
 
@@ -36,7 +36,7 @@ DISCOVERIES_SHOWN = 100
 class TruthReader:
     """Reads the truth, as often as anybody wants.
 
-    What never changes (the manifest of a detector version) is read once.
+    What never changes (what is known of a detector version) is read once.
 
     >>> import tempfile
     >>> with Store.open(tempfile.mkdtemp()) as store:
@@ -48,6 +48,7 @@ class TruthReader:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._meta: dict[str, Mapping[str, Any]] = {}
+        self._adapted: dict[str, Mapping[str, float]] = {}
 
     def read(self) -> Truth:
         with self._store.reading() as tx:
@@ -89,6 +90,8 @@ class TruthReader:
         discovered = {row.id for row in seen.classes if row.origin is not ClassOrigin.FIT}
         calibration = {} if meta is None else meta["calibration"]
         fingerprint = {} if meta is None else meta["fingerprint"]
+        names = {row.id: row.name for row in seen.classes}
+        adapted = {} if meta is None else self._adapted_of(version, meta)
         return InUse(
             version=version.number,
             updated_at=last.at,
@@ -99,6 +102,7 @@ class TruthReader:
             exceedance=calibration.get("exceedance"),
             backbone=fingerprint.get("backbone"),
             precision=fingerprint.get("precision"),
+            adapted={(id_, names.get(id_, id_)): share for id_, share in adapted.items()},
         )
 
     def _meta_of(self, version: Version) -> Mapping[str, Any] | None:
@@ -110,6 +114,23 @@ class TruthReader:
                 return None
             self._meta = {version.sha256: found}
         return self._meta[version.sha256]
+
+    def _adapted_of(self, version: Version, meta: Mapping[str, Any]) -> Mapping[str, float]:
+        """By class id; a detector whose classes all have one look has learnt none."""
+        if all(len(entry["modes"]) == 1 for entry in meta["classes"]):
+            return {}
+        if version.sha256 not in self._adapted:
+            # Only now: the mathematics takes a second to load.
+            from monitor.novelty.drift_adapt import adapted
+
+            try:
+                detector = load_snapshot(
+                    self._store.folder, version.snapshot, sha256=version.sha256
+                )
+            except (StoreError, OSError):
+                return {}
+            self._adapted = {version.sha256: adapted(detector)}
+        return self._adapted[version.sha256]
 
 
 @dataclass(frozen=True, slots=True)

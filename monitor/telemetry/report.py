@@ -44,6 +44,7 @@ def to_dict(truth: Truth) -> dict[str, Any]:
             "backbone": detector.backbone,
             "precision": detector.precision,
             "held_versions": list(truth.held),
+            "adapted": {id_: share for (id_, _), share in detector.adapted.items()},
         },
         "files": {
             **{state.value: truth.files.get(state, 0) for state in FileState},
@@ -194,6 +195,10 @@ def _drift(truth: Truth) -> Iterator[str]:
             since = age(source.drift.since, truth.at)
             lasts = "" if since is None else f" for {span(since)}"
             yield f"Drift: {source.name}{lasts}, strength {source.drift.strength:.2f}{words}."
+    if truth.detector is not None and truth.detector.adapted:
+        furthest = sorted(((share, name) for (_, name), share in truth.detector.adapted.items()))
+        told = ", ".join(f"{name} {share:.0%}" for share, name in reversed(furthest))
+        yield f"Classes that followed a drift, of how far they may: {told}."
 
 
 def _undelivered(truth: Truth) -> Iterator[str]:

@@ -45,7 +45,11 @@ class Coordinator:
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """The detector that judges now. ``t_inner`` is missing only when its files cannot be read."""
+    """The detector that judges now. ``t_inner`` is missing only when its files cannot be read.
+
+    ``adapted`` is, by id and name of each class that has followed a drift, how far it has: a share
+    of what it may, so that at 1 it follows no further.
+    """
 
     version: int
     updated_at: datetime
@@ -56,6 +60,7 @@ class InUse:
     exceedance: float | None = None
     backbone: str | None = None
     precision: str | None = None
+    adapted: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,23 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from monitor.config import load
 from monitor.config.telemetry import Metrics
-from monitor.store import Store, Transaction
+from monitor.novelty.detector import Detector
+from monitor.novelty.drift import Sketch
+from monitor.novelty.drift_adapt import adapt
+from monitor.store import NewClass, Store, Transaction, Update, commit_version
 from monitor.store.rows import Count
+from monitor.store.states import ClassOrigin
 from monitor.telemetry import exporter as module
 from monitor.telemetry.errors import MetricsUnavailable
 from monitor.telemetry.exporter import Exporter
 from monitor.telemetry.families import BORDERS
+from monitor.telemetry.reading import TruthReader
+from monitor.telemetry.report import describe, to_dict
 from tests.store.conftest import Clock
 from tests.telemetry import feeding
 from tests.telemetry.scraping import Page
@@ -254,3 +261,21 @@ def test_nothing_listens_after_close(store: Store) -> None:
     exporter.close()
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(url)
+
+
+def test_how_far_classes_have_followed_a_drift(store: Store, scrape: Callable[[], Page]) -> None:
+    rng = np.random.default_rng(0)
+    clean = np.concatenate([rng.normal(m, 1, size=(80, 12)) for m in (0, 9, 18)]).astype("f")
+    before = Detector.fit(clean, ["ice"] * 80 + ["rock"] * 80 + ["sand"] * 80)
+    classes = [NewClass(known.id, known.name, ClassOrigin.FIT) for known in before.classes]
+    commit_version(store, Update("fit:1", before, None, classes=classes))
+    assert scrape().get("class_adaptation_ratio", class_id="c1", class_name="ice") is None
+    dirty = clean + np.array([0.2, -0.2] * 6, dtype="f")
+    after = adapt(Sketch.of(before), dirty, {0: 0, 100: 1, 200: 2}).detector
+    commit_version(store, Update("pool:1", after, 1))
+    ratio = scrape().get("class_adaptation_ratio", class_id="c1", class_name="ice")
+    assert ratio is not None
+    assert 0 < ratio <= 1
+    truth = TruthReader(store).read()
+    assert f"ice {ratio:.0%}" in describe(truth)
+    assert to_dict(truth)["detector"]["adapted"]["c1"] == pytest.approx(ratio)

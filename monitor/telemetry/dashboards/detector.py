@@ -126,6 +126,23 @@ def _scores() -> tuple[Panel, ...]:
             [Query(f"max by (source) (conclad_drift_strength{{{SOURCE}}})", "{{source}}")],
             width=8,
         ),
+        Panel(
+            "How far classes have followed a drift",
+            "timeseries",
+            "What a class has learnt of its new look, as a share of what it may learn. At 1 it "
+            "goes no further, and its images become suspects: fit it anew.",
+            [
+                Query(
+                    "max by (class_name) (conclad_class_adaptation_ratio) or "
+                    'label_replace(vector(0), "class_name", "none yet", "", "")',
+                    "{{class_name}}",
+                )
+            ],
+            width=24,
+            height=6,
+            unit="percentunit",
+            steps=((None, "text"), (0.8, "orange"), (1, "red")),
+        ),
     )
 
 

@@ -17,6 +17,21 @@ _ABOVE = f"sum by (source) (rate(conclad_samples_above_t_inner_total{{{SOURCE}}}
 _EXPECTED = f"sum by (source) (rate(conclad_samples_above_t_inner_expected_total{{{SOURCE}}}[1h]))"
 _WEEK = 7 * 86400
 
+#: Those of ``deploy/prometheus/rules``; other people's alerts stay on their own pages.
+ALERTS = (
+    "NovelClassDetected",
+    "NoveltySuspected",
+    "KnownClassDrift",
+    "FeedSilent",
+    "InputLagHigh",
+    "LabelQueueStale",
+    "LabelBudgetExhausted",
+    "RejectedImagesHigh",
+    "DetectorUpdateFailing",
+    "DetectorUpdateHeld",
+    "MonitorDown",
+)
+
 
 def overview() -> Board:
     return Board(
@@ -105,100 +120,80 @@ def _answers() -> tuple[Panel, ...]:
 
 
 def _where() -> tuple[Panel, ...]:
-    return (
-        Panel(
-            "Discovered classes",
-            "table",
-            "The latest hundred classes that were discovered, with the source that had most of "
-            "their images. Names can be changed and classes merged at the desk.",
-            [
-                Query(
-                    f"sort_desc(conclad_class_discovered_timestamp_seconds{{{SOURCE}}}) * 1000",
-                    instant=True,
-                    format="table",
-                )
-            ],
-            width=10,
-            nothing="Nothing new so far",
-            transformations=(
-                renamed(
-                    {
-                        "Value": "Discovered",
-                        "class_name": "Class",
-                        "source": "Source",
-                        "class_id": "Id",
-                    }
-                ),
-            ),
-            overrides=(by_name("Discovered", {"unit": "dateTimeAsIso", "custom.width": 180}),),
-        ),
-        Panel(
-            "What is firing",
-            "table",
-            "The alerts of conclad that fire now. Each has a runbook in docs/runbooks.",
-            [
-                Query(
-                    'ALERTS{alertstate="firing",alertname=~"NovelClassDetected|NoveltySuspected|'
-                    "KnownClassDrift|FeedSilent|InputLagHigh|LabelQueueStale|LabelBudgetExhausted|"
-                    'RejectedImagesHigh|DetectorUpdateFailing|DetectorUpdateHeld|MonitorDown"}',
-                    instant=True,
-                    format="table",
-                )
-            ],
-            width=14,
-            nothing="Nothing",
-            transformations=(
-                renamed(
-                    {
-                        "alertname": "Alert",
-                        "severity": "Severity",
-                        "source": "Source",
-                        "class_name": "Class",
-                    },
-                    hidden=("Value", "alertstate", "class_id", "evidence", "state"),
-                ),
-            ),
-            overrides=(at_width("Alert", 180), at_width("Severity", 100)),
-        ),
-        Panel(
-            "Where: the last hour by source",
-            "table",
-            "For every source: the share of its images above T_inner, the share that calibration "
-            "expects there when nothing is new, open questions, and drift (1 and more counts).",
-            [
-                Query(f"{_ABOVE} / {_JUDGED}", instant=True, format="table"),
-                Query(f"{_EXPECTED} / {_JUDGED}", instant=True, format="table"),
-                Query(
-                    f"sum by (source) (conclad_queries_open{{{SOURCE}}})",
-                    instant=True,
-                    format="table",
-                ),
-                Query(
-                    f"max by (source) (conclad_drift_score{{{SOURCE}}})",
-                    instant=True,
-                    format="table",
-                ),
-            ],
-            width=24,
-            transformations=(
-                {"id": "merge", "options": {}},
-                renamed(
-                    {
-                        "source": "Source",
-                        "Value #A": "Above T_inner",
-                        "Value #B": "Expected above",
-                        "Value #C": "Questions open",
-                        "Value #D": "Drift",
-                    }
-                ),
-            ),
-            overrides=(
-                by_name("Above T_inner", {"unit": "percentunit", "decimals": 1}),
-                by_name("Expected above", {"unit": "percentunit", "decimals": 1}),
-                by_name("Drift", {"decimals": 2}),
-            ),
+    return _discovered(), _firing(), _by_source()
+
+
+def _discovered() -> Panel:
+    columns = {
+        "Value": "Discovered",
+        "class_name": "Class",
+        "source": "Source",
+        "class_id": "Id",
+    }
+    return Panel(
+        "Discovered classes",
+        "table",
+        "The latest hundred classes that were discovered, with the source that had most of their "
+        "images. Names can be changed and classes merged at the desk.",
+        [_table(f"sort_desc(conclad_class_discovered_timestamp_seconds{{{SOURCE}}}) * 1000")],
+        width=10,
+        nothing="Nothing new so far",
+        transformations=(renamed(columns),),
+        overrides=(by_name("Discovered", {"unit": "dateTimeAsIso", "custom.width": 180}),),
+    )
+
+
+def _firing() -> Panel:
+    columns = {
+        "alertname": "Alert",
+        "severity": "Severity",
+        "source": "Source",
+        "class_name": "Class",
+    }
+    hidden = ("Value", "alertstate", "class_id", "evidence", "state")
+    return Panel(
+        "What is firing",
+        "table",
+        "The alerts of conclad that fire now. Each has a runbook in docs/runbooks.",
+        [_table(f'ALERTS{{alertstate="firing",alertname=~"{"|".join(ALERTS)}"}}')],
+        width=14,
+        nothing="Nothing",
+        transformations=(renamed(columns, hidden=hidden),),
+        overrides=(at_width("Alert", 180), at_width("Severity", 100)),
+    )
+
+
+def _by_source() -> Panel:
+    columns = {
+        "source": "Source",
+        "Value #A": "Above T_inner",
+        "Value #B": "Expected above",
+        "Value #C": "Questions open",
+        "Value #D": "Drift",
+    }
+    return Panel(
+        "Where: the last hour by source",
+        "table",
+        "For every source: the share of its images above T_inner, the share that calibration "
+        "expects there when nothing is new, open questions, and drift (1 and more counts).",
+        [
+            _table(f"{_ABOVE} / {_JUDGED}"),
+            _table(f"{_EXPECTED} / {_JUDGED}"),
+            _table(f"sum by (source) (conclad_queries_open{{{SOURCE}}})"),
+            _table(f"max by (source) (conclad_drift_score{{{SOURCE}}})"),
+        ],
+        width=24,
+        transformations=({"id": "merge", "options": {}}, renamed(columns)),
+        overrides=(
+            by_name("Above T_inner", {"unit": "percentunit", "decimals": 1}),
+            by_name("Expected above", {"unit": "percentunit", "decimals": 1}),
+            by_name("Drift", {"decimals": 2}),
         ),
     )
+
+
+def _table(expression: str) -> Query:
+    return Query(expression, instant=True, format="table")
 
 
 def _course() -> tuple[Panel, ...]:
