@@ -81,3 +81,24 @@ def test_a_new_class_is_not_called_drift(config: Config, tmp_path: Path) -> None
         write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL, new="snow")
     assert run(config, once=True).discovered == ("snow",)
     assert events(config, "drift.detected") == []
+
+
+def test_a_new_class_in_a_source_that_is_shifted_is_still_found(
+    config: Config, tmp_path: Path
+) -> None:
+    """First the lens gets dark, which is drift; while it is, snow falls."""
+    for pool in range(6, 8):
+        write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL, dark=24)
+    assert run(config, once=True).discovered == ()
+    for pool in range(8, 11):
+        write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL, dark=24, new="snow")
+    assert run(config, once=True).discovered == ("snow",)
+
+
+def test_a_new_class_that_comes_together_with_a_shift_is_still_found(
+    config: Config, tmp_path: Path
+) -> None:
+    """One storm brings both: what shift explains must not hide what it does not."""
+    for pool in range(6, 10):
+        write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL, dark=24, new="snow")
+    assert run(config, once=True).discovered == ("snow",)
