@@ -101,4 +101,4 @@ def _agree(moved: np.ndarray) -> bool:
     first, second = np.triu_indices(len(unit), k=1)
     cosine = float(np.einsum("ij,ij->i", unit[first], unit[second]).mean())
     chance = 1 / np.sqrt(unit.shape[1] * len(first))
-    return cosine > max(_AGREEMENT, _BEYOND_CHANCE * chance)
+    return bool(cosine > max(_AGREEMENT, _BEYOND_CHANCE * chance))
