@@ -14,6 +14,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import (
+    ActorUnschedulableError,
     GetTimeoutError,
     ObjectLostError,
     RayActorError,
@@ -102,8 +103,8 @@ class RayCrew:
                 found = ray.get(worker.starting, timeout=START_SECONDS)
             except RayTaskError as error:
                 raise _cause(error) from error
-            except RayActorError as error:
-                if error.actor_init_failed or not left:
+            except (RayActorError, ActorUnschedulableError) as error:
+                if getattr(error, "actor_init_failed", False) or not left:
                     raise WorkerFailed(why_it_died(worker.role, error)) from error
                 # Its node or its process was lost before it began: another one may do better.
                 self._lose(worker)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.crew import Role
@@ -110,10 +110,13 @@ def hire(
 def _beside_the_head(
     config: Config, nodes: Sequence[Node]
 ) -> NodeAffinitySchedulingStrategy | None:
-    """On a node that computes. Should it be gone by then, Ray chooses another."""
+    """On a node that computes, by lot: whatever was wrong with the last, the next may be another.
+
+    Not a soft wish, which Ray does not heed for actors that ask for nothing. Should the node be
+    gone by then, the actor fails to start and another one is hired.
+    """
     fit = helper_nodes(config, nodes)
-    # By lot: whatever was wrong with the last node, the next one may be another.
-    return NodeAffinitySchedulingStrategy(random.choice(fit).id, soft=True) if fit else None
+    return NodeAffinitySchedulingStrategy(random.choice(fit).id, soft=False) if fit else None
 
 
 def _options(resources: dict[str, float], labels: dict[str, str]) -> dict[str, Any]:
@@ -127,7 +130,7 @@ def _options(resources: dict[str, float], labels: dict[str, str]) -> dict[str, A
     }
 
 
-def why_it_died(role: Role, error: RayActorError) -> str:
+def why_it_died(role: Role, error: RayError) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if "Error: " in line or "monitor." in line]
     return f"the {role} cannot start: {(ours or lines or ['it died'])[-1][:500]}"

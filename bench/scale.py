@@ -1,6 +1,6 @@
 """What the coordinator and the scorers cost at scale, with stand-ins for the embedders.
 
-    .venv/bin/python bench/scale.py [--files 2500] [--sources 10 100 1000 10000]
+    .venv/bin/python bench/scale.py [--files 2500] [--sources 10 100 1000 10000] [--known 1000]
 
 Two questions, each answered as ratios in one run. Does a batch cost the coordinator the same
 whether ten sources send or ten thousand? Does scoring grow with the classes as one product does?
@@ -268,11 +268,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=2500)
     parser.add_argument("--sources", type=int, nargs="+", default=[10, 100, 1000, 10_000])
+    parser.add_argument("--known", type=int, default=4, help="classes of the coordinator's runs")
     parser.add_argument("--classes", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--dimension", type=int, default=1280)
     parser.add_argument("--seconds", type=float, default=3.0)
     arguments = parser.parse_args()
-    features, labels = clusters(4, 4000, DIMENSION)
+    features, labels = clusters(arguments.known, max(16, 16_000 // arguments.known), DIMENSION)
     detector = Detector.fit(features, labels)
     shuffled = features[np.random.default_rng(2).permutation(len(features))]
     with tempfile.TemporaryDirectory(prefix="scale-") as place:

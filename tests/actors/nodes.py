@@ -32,11 +32,14 @@ class Nodes:
         found = (node.all_processes.get("raylet", ()) for node in cluster.list_all_nodes())
         return {info.process.pid for infos in found for info in infos}
 
-    def add(self, **resources: float) -> Any:
-        """A node with some resources of its own, and no CPU to speak of."""
+    def add(self, *, cpus: int = 0, **resources: float) -> Any:
+        """A node with some resources of its own, and by default no CPU to speak of."""
         return _patiently(
             lambda: self._cluster.add_node(
-                num_cpus=0, object_store_memory=MEMORY, resources=resources, include_dashboard=False
+                num_cpus=cpus,
+                object_store_memory=MEMORY,
+                resources=resources,
+                include_dashboard=False,
             )
         )
 

@@ -50,7 +50,9 @@ GRACE = 60.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Nodes]:
-    with nodes() as found:
+    """A head that takes no work, and a node that does."""
+    with nodes(cpus=0) as found:
+        found.add(cpus=2)
         yield found
 
 
@@ -150,6 +152,7 @@ def test_embedders_come_with_the_work_and_leave_when_it_is_done(
         assert crew.up()["embedder"] + crew.starting()["embedder"] == 2
         while crew.up()["embedder"] < 2:
             done += crew.wait(0.1)
+        assert head() not in places_of_actors()
         # Both have something in hand when one of them is told to leave.
         keys += give_work(crew, growing)
         assert crew.up()["embedder"] == 2
@@ -178,6 +181,18 @@ def crew_on(cluster: Nodes, config: Config, *, clock: Callable[[], float]) -> It
         crew.close()
     finally:
         ray.shutdown()
+
+
+def head() -> str:
+    (found,) = [n.id for n in living_nodes() if "node:__internal_head__" in n.resources]
+    return found
+
+
+def places_of_actors() -> set[str]:
+    """The nodes on which actors of any role live."""
+    from ray._private.state import actors
+
+    return {one["Address"]["NodeID"] for one in actors().values() if one["State"] == "ALIVE"}
 
 
 _numbers = itertools.count()
