@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,9 +50,14 @@ def demo(
     """
     from monitor.demo.play import Wish, play, to_dict
 
+    def show(played: Played) -> None:
+        output.result(to_dict(played), describe(played))
+        # Whoever has just answered wants to see what became of it.
+        if interactive and sys.stdin.isatty():
+            click.prompt("\nThe desk stays open until you press Enter", "", show_default=False)
+
     wish = Wish(folder=folder, data=data, seed=seed, interactive=interactive, keep=keep)
-    played = play(wish, say=output.note, progress=output.progress)
-    output.result(to_dict(played), describe(played))
+    play(wish, say=output.note, progress=output.progress, at_the_end=show)
 
 
 def describe(played: Played) -> str:

@@ -28,7 +28,7 @@ Place = tuple[str, int]
 
 LEAST_IMAGES = 60
 """A class with fewer would be half learnt."""
-MOST_IMAGES = 600
+MOST_IMAGES = 700
 """As many of a class as the story can show; more are not kept in memory."""
 
 
@@ -72,7 +72,10 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Images of a labelled Parquet file; where a class runs out of them, it starts again."""
+    """Images of a labelled Parquet file; a class that runs out of them starts again.
+
+    The first ``training`` of each class are not shown again, since they may have been learnt.
+    """
 
     seed: int
     images: Mapping[str, tuple[bytes, ...]]
@@ -84,14 +87,16 @@ class Collected:
 
     @property
     def training(self) -> int:
-        # About as many as the feed will teach of each new class: a class that is known from many
-        # more images has more dimensions, and looks nearer to everything.
+        # A tenth is held out, and what held-out images look like is all that the trigger has to
+        # go by: with a few dozen of them it asks late, with a hundred in the right pool.
         # No more than half of the smallest, so that the feed has others to show.
-        return min(60, min(len(images) for images in self.images.values()) // 2)
+        return min(200, min(len(images) for images in self.images.values()) // 2)
 
     def of(self, label: str, number: int, *, dirty: bool = False) -> bytes:
-        images = self.images[label]
-        image = images[number % len(images)]
+        images, learnt = self.images[label], self.training
+        if number >= len(images):
+            number = learnt + (number - learnt) % (len(images) - learnt)
+        image = images[number]
         if not dirty:
             return image
         found = decode(image)

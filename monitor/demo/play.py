@@ -64,8 +64,17 @@ class Played:
     seconds: dict[str, float]
 
 
-def play(wish: Wish, *, say: Say = lambda text: None, progress: Report = silent) -> Played:
-    """Make the feed, fit, watch, measure, and draw the timeline."""
+def play(
+    wish: Wish,
+    *,
+    say: Say = lambda text: None,
+    progress: Report = silent,
+    at_the_end: Callable[[Played], None] = lambda played: None,
+) -> Played:
+    """Make the feed, fit, watch, measure, and draw the timeline.
+
+    ``at_the_end`` is called while the desk is still there, if somebody answers on it.
+    """
     folder, seconds = DemoFolder(wish.folder), dict[str, float]()
     with _timed(seconds, "images"):
         of = {
@@ -88,17 +97,27 @@ def play(wish: Wish, *, say: Say = lambda text: None, progress: Report = silent)
             command = ["fit", "--config", str(folder.config_file), "--data", str(folder.labelled)]
             say(f"\n$ conclad {' '.join(command)}")
             _call([*command, *settings], say)
-    with _timed(seconds, "run"):
-        _watch(wish, folder, config, written, settings, say, progress)
-    with _timed(seconds, "report"), open_existing_store(config) as store:
-        outcome = measure(store, story, written)
-        # Late: the picture is drawn at the end, and matplotlib takes a second to load.
-        from monitor.demo.timeline import draw
-
-        draw(outcome, story, pictures, folder.picture, title=_title(outcome, written))
-    played = Played(outcome, story, written, config, folder, seconds)
-    folder.result.write_text(json.dumps(to_dict(played), indent=2) + "\n")
+    with _desk(wish, folder, say):
+        with _timed(seconds, "run"):
+            _watch(wish, folder, config, written, settings, say, progress)
+        with _timed(seconds, "report"):
+            outcome = _report(config, story, written, pictures, folder)
+        played = Played(outcome, story, written, config, folder, seconds)
+        folder.result.write_text(json.dumps(to_dict(played), indent=2) + "\n")
+        at_the_end(played)
     return played
+
+
+def _report(
+    config: Config, story: Story, written: Written, pictures: Pictures, folder: DemoFolder
+) -> Outcome:
+    with open_existing_store(config) as store:
+        outcome = measure(store, story, written)
+    # Late: the picture is drawn at the end, and matplotlib takes a second to load.
+    from monitor.demo.timeline import draw
+
+    draw(outcome, story, pictures, folder.picture, title=_title(outcome, written))
+    return outcome
 
 
 def to_dict(played: Played) -> dict[str, Any]:
@@ -172,7 +191,6 @@ def _watch(
     quiet = ["--set", "desk.enabled=false"]
     with (
         folder.log.open("w") as log,
-        _desk(wish, folder, say),
         open_existing_store(config) as store,
         _started([*command, *settings, *quiet], log) as monitor,
     ):
@@ -207,7 +225,7 @@ def _desk(wish: Wish, folder: DemoFolder, say: Say) -> Iterator[None]:
         said = desk.stdout.readline().strip()
         if not said:
             raise RunFailed("conclad desk did not start; the lines above say why")
-        say(f"{said}\nAnswer the questions there as they come.")
+        say(f"\n{said}\nAnswer the questions there as they come; the feed does not wait for you.")
         yield
 
 

@@ -109,9 +109,11 @@ def test_own_images_keep_their_labels_and_are_drawn_by_the_seed(tmp_path: Path) 
         assert {truth[image] for image in images} == {label}
 
 
-def test_a_class_that_runs_out_begins_again() -> None:
+def test_a_class_that_runs_out_begins_again_but_not_with_what_was_learnt() -> None:
     pictures = Collected(0, {"a": (b"1", b"2", b"3")})
-    assert [pictures.of("a", number) for number in range(5)] == [b"1", b"2", b"3", b"1", b"2"]
+    assert pictures.training == 1
+    shown = [pictures.of("a", number) for number in range(6)]
+    assert shown == [b"1", b"2", b"3", b"2", b"3", b"2"]
 
 
 def test_what_cannot_be_decoded_is_left_to_the_monitor() -> None:
