@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from monitor.evaluation.errors import CellsFailedError
 if TYPE_CHECKING:
     from monitor.evaluation.cell import Cell
     from monitor.evaluation.data import LabelledFeatures
+    from monitor.evaluation.runner import Outcome
     from monitor.feed.dataset import RejectedSample
 
 # The one that needs no network beyond the package index.
@@ -70,9 +71,17 @@ _FILE = click.Path(path_type=Path)
 )
 @click.option("--plan", "plan_name", help="Start from a named plan; options given besides it win.")
 @click.option("--initial", type=int, help="Classes known at first.")
-@click.option("--increment", callback=_NUMBERS, help="New classes per task; a list compares them.")
 @click.option(
-    "--budget", callback=_SHARES, help="Labels as a share of each pool; a list compares them."
+    "--increment",
+    "increments",
+    callback=_NUMBERS,
+    help="New classes per task; a list compares them.",
+)
+@click.option(
+    "--budget",
+    "budgets",
+    callback=_SHARES,
+    help="Labels as a share of each pool; a list compares them.",
 )
 @click.option("--seeds", callback=_NUMBERS, help="One stream per seed.")
 @click.option("--methods", callback=_NAMES, help="What to compare; the first is drawn boldest.")
@@ -103,15 +112,6 @@ def evaluate(
     label_column: str,
     backbone: tuple[str, ...],
     plan_name: str | None,
-    initial: int | None,
-    increment: tuple[int, ...] | None,
-    budget: tuple[float, ...] | None,
-    seeds: tuple[int, ...] | None,
-    methods: tuple[str, ...] | None,
-    ratio: float | None,
-    test_share: float | None,
-    holdout_share: float | None,
-    class_order: tuple[str, ...] | None,
     reference: str,
     jobs: int,
     out: Path | None,
@@ -121,6 +121,7 @@ def evaluate(
     severity: tuple[int, ...] | None,
     list_methods: bool,
     list_plans: bool,
+    **changes: Any,
 ) -> None:
     """Compare novelty detectors on labelled data.
 
@@ -128,15 +129,10 @@ def evaluate(
     pools, may ask for the labels its budget pays for, and is scored on held-out samples. An
     interrupted run goes on where it stopped when the same command is given again.
     """
+    # What is not named above changes the plan, under the plan's own names.
     if list_methods or list_plans:
         click.echo(_methods_text() if list_methods else _plans_text())
         return
-    # Imported only now: they bring scientific libraries that take seconds to load.
-    from monitor.evaluation.plans import Plan, named_plan
-    from monitor.evaluation.report import reference_among, write_report
-    from monitor.evaluation.runner import run_plan
-    from monitor.evaluation.tables import comparisons
-
     if not features and not data:
         raise click.UsageError("give --features F.npz or --data F.parquet")
     if shift and not data:
@@ -144,29 +140,26 @@ def evaluate(
     if out is None:
         raise click.UsageError("give --out, the folder for the results")
     if shift:
-        given = {
-            "known": initial,
-            "new": increment[0] if increment else None,
-            "budgets": budget,
-        }
         for path in data:
-            _shift(path, label_column, backbone, given, corruption, severity, seeds, out)
+            _shift(path, label_column, backbone, changes, corruption, severity, out)
         return
-    plan = (named_plan(plan_name) if plan_name else Plan()).with_changes(
-        initial=initial,
-        increments=increment,
-        budgets=budget,
-        seeds=seeds,
-        methods=methods,
-        ratio=ratio,
-        test_share=test_share,
-        holdout_share=holdout_share,
-        class_order=class_order,
-    )
+    # Imported only now: they bring scientific libraries that take seconds to load.
+    from monitor.evaluation.plans import Plan, named_plan
+    from monitor.evaluation.runner import run_plan
+
+    plan = (named_plan(plan_name) if plan_name else Plan()).with_changes(**changes)
     # A mistake in the plan is told before minutes of embedding.
     plan.checked()
     datasets = _datasets(features, data, label_column, backbone)
     outcome = run_plan(plan, datasets, out, jobs=jobs, force=force, progress=_show)
+    _report(outcome, out, reference)
+
+
+def _report(outcome: Outcome, out: Path, reference: str) -> None:
+    """Write and print what came of the cells; those that failed make the command fail."""
+    from monitor.evaluation.report import reference_among, write_report
+    from monitor.evaluation.tables import comparisons
+
     if outcome.records:
         judged = reference_among(outcome.records, reference)
         meta = {**outcome.meta, "failures": outcome.failures}
@@ -186,27 +179,34 @@ def _shift(
     path: Path,
     label_column: str,
     backbones: tuple[str, ...],
-    given: dict[str, Any],
+    changes: Mapping[str, Any],
     corruptions: tuple[str, ...] | None,
     severities: tuple[int, ...] | None,
-    seeds: tuple[int, ...] | None,
     out: Path,
 ) -> None:
     from monitor.evaluation.shift import ShiftPlan
     from monitor.evaluation.shift_images import CORRUPTIONS, SEVERITIES
-    from monitor.evaluation.shift_report import run_shift, write_shift_report
+    from monitor.evaluation.shift_report import write_shift_report
+    from monitor.evaluation.shift_run import run_shift
 
+    increments = changes["increments"]
+    given = {
+        "known": changes["initial"],
+        "new": increments[0] if increments else None,
+        "budgets": changes["budgets"],
+    }
+    folder = out / path.stem
     records = run_shift(
         path,
         ShiftPlan(**{name: value for name, value in given.items() if value is not None}),
+        folder,
         corruptions=corruptions or tuple(CORRUPTIONS),
         severities=severities or SEVERITIES,
-        seeds=seeds or (0, 1, 2),
+        seeds=changes["seeds"] or (0, 1, 2),
         label_column=label_column,
         backbone=backbones[0] if backbones else DEFAULT_BACKBONE,
         progress=lambda text: click.echo(text, err=True),
     )
-    folder = out / path.stem
     for table in write_shift_report(records, folder):
         click.echo(f"{table.title}\n\n{table.markdown()}\n")
     click.echo(f"Wrote {folder / 'shift.json'} and {folder / 'shift.md'}.")
