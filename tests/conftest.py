@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+# A deadline for single examples measures how busy the machine is.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 #: Files that start Ray; also the longest, hence the first.
 RAY = ("tests/actors/test_ray.py", "tests/deploy/test_nodes.py")

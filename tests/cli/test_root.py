@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -50,13 +50,14 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_help_is_immediate() -> None:
     def seconds() -> float:
-        began = time.perf_counter()
+        before = os.times()
         subprocess.run(
             [sys.executable, "-m", "monitor.cli", "--help"], check=True, capture_output=True
         )
-        return time.perf_counter() - began
+        after = os.times()
+        return sum(after[2:4]) - sum(before[2:4])
 
-    # The best of several: the machine may be busy with other tests.
+    # Of the processor, not of the clock, and the best of several: others are at work, too.
     assert min(seconds() for _ in range(5)) < 0.3
 
 

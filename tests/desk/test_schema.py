@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from monitor.desk.tokens import Role, add_token
 from monitor.store import Store
 from tests.desk.client import Client
 
-EXAMPLES = 8
+EXAMPLES = int(os.environ.get("CONCLAD_EXAMPLES", "12"))
 """Requests for each route and method; every one of them meets the real server and store."""
 
 
