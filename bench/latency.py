@@ -1,8 +1,9 @@
-"""How soon is a new file judged? python -m bench.latency [--rate 200] [--files 60].
+"""How soon is a new file judged? python -m bench.latency [--rate 200] [--files 60] [--old 20000].
 
 A stand-in device computes so many images a second; files land so often that it is busy half of the
 time, each renamed into the feed. Measured from the rename to the first verdict of the file that
-is committed, for a monitor that runs and watches. ``--tiny`` embeds with the tiny backbone.
+is committed, for a monitor that runs and watches. ``--old`` files lie in the feed already, done
+long ago. ``--tiny`` embeds with the tiny backbone.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ from sqlalchemy import func, select
 from actors.run import run
 from actors.telling import Told
 from bench.standins import blobs, configuration, paced_engine, put_into_use, write_numbered
+from monitor.feed.source import Source
 from monitor.jobs.parts import open_engine_of
 from monitor.novelty.detector import Detector
 from monitor.store import Store
+from monitor.store.ledger import FilePlan
+from monitor.store.rows import FileStat
 from monitor.store.schema import batches, files
 
 FIRST = 10**6
@@ -68,6 +72,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200.0, help="images a second of the device")
     parser.add_argument("--rows", type=int, default=50, help="images of a file")
     parser.add_argument("--files", type=int, default=60)
+    parser.add_argument("--old", type=int, default=0, help="files that are there and done")
     parser.add_argument("--address", default="local")
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
@@ -84,6 +89,7 @@ def main() -> None:
         detector = Detector.fit(features[:4000], names[:4000], fingerprint=fingerprint)
         state = Path(config.state.dir)
         put_into_use(state, detector)
+        lay_down(folder / "feed", state, given.old)
         pause = 2 * given.rows / given.rate
         feeder = Feeder(folder / "feed", state, given.files, given.rows, pause)
         feeder.start()
@@ -92,9 +98,23 @@ def main() -> None:
     assert len(waits) == given.files, f"{given.files - len(waits)} files have no verdict"
     median, late = waits[len(waits) // 2], waits[int(0.95 * len(waits))]
     print(
-        f"{given.files} files of {given.rows} images, one every {pause:g} s: first verdict after "
+        f"{given.files} files of {given.rows} images, one every {pause:g} s, beside {given.old:,} "
+        f"that are done: first verdict after "
         f"{median:.2f} s (median), {late:.2f} s (95%), {waits[-1]:.2f} s (slowest)"
     )
+
+
+def lay_down(feed: Path, state: Path, count: int) -> None:
+    """Files that the ledger knows as done, all of them links to one."""
+    if not count:
+        return
+    one = write_numbered(feed / "old.parquet", [0], first_id=FIRST)
+    for number in range(count):
+        os.link(one, feed / f"old-{number:06d}.parquet")
+    listing = Source.at(feed).list()
+    with Store.open(state) as store, store.transaction() as tx:
+        found = tx.files.register([FileStat(f.path, f.size, f.modified_ns) for f in listing])
+        tx.files.plan_many([FilePlan(file.id, 0, ()) for file in found.new])
 
 
 def _say(told: Told) -> None:

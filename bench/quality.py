@@ -174,7 +174,7 @@ def compare(data: LabelledFeatures, seeds: Sequence[int], *overrides: str) -> No
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, nargs="*", help="labelled Parquet, or .npz with X and y")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0], help="none: no comparison")
     parser.add_argument("--clean", type=int, default=0, metavar="IMAGES")
     parser.add_argument("--take", type=int, help="images of each class at most, for a quick look")
     parser.add_argument("--address", default="none")
@@ -188,7 +188,8 @@ def main() -> None:
         compare(data, given.seeds, address)
         if given.clean:
             initial, increment = PLANS.get(data.dataset, (4, 2))
-            stream = build_stream(data.labels, StreamSettings(initial, increment), given.seeds[0])
+            seed = given.seeds[0] if given.seeds else 0
+            stream = build_stream(data.labels, StreamSettings(initial, increment), seed)
             with tempfile.TemporaryDirectory() as folder:
                 clean(data, stream, given.clean, Path(folder), address)
 

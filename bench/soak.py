@@ -5,8 +5,10 @@ time is made up: each committed batch moves the clock on by half a minute, so ha
 images are the better part of a day. Now and then a new class appears and an oracle names it.
 
 Printed for every window of images: memory of the driver and of its actors, what the object store
-has ever held at once, the size of the database and of the state beside it, and processor time of
-the driver per batch, which does not care how crowded the machine is.
+holds, the size of the database and of the state beside it, and processor time of
+the driver per batch, which does not care how crowded the machine is. At the end each of them is
+called flat or growing, from the end of the warm-up to the end of the feed. The database keeps a
+digest of each image by design: what must not grow is what an image adds to it.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +46,13 @@ ROWS_PER_FILE = 5000
 #: New classes come after these shares of the feed.
 NEWCOMERS = (0.3, 0.6)
 KNOWN = 10
+#: So many that a batch's features go through the object store; Ray sends small ones along.
+DIMENSION = 128
 STEP = timedelta(seconds=30)
+#: Until then caches fill, and the allocator learns what it needs.
+WARM_UP = 0.3
+#: What a figure may rise by and still be called flat: memory is handed out in lumps.
+FLAT = 1.1
 
 
 class Clock:
@@ -65,6 +75,7 @@ class Gauge:
         self._window, self._rows = window, rows
         self._batches = 0
         self._began = time.monotonic()
+        self.lines: list[dict[str, float]] = []
         self._mark = (0, time.process_time())
 
     def observe_stage(self, stage: str, seconds: float) -> None:
@@ -85,15 +96,39 @@ class Gauge:
         each = (self._mark[1] - worked) / max(1, self._batches - batches)
         database = sum(p.stat().st_size for p in self._state.glob(f"{DATABASE_FILE}*"))
         others = [p for p in self._state.rglob("*") if p.is_file() and DATABASE_FILE not in p.name]
-        actors = _actors() if self._is_ray else {}
-        print(
-            f"{self._batches * self._rows:>8} images {time.monotonic() - self._began:6.0f} s | "
-            f"driver {_rss('self')} MB"
-            + "".join(f", {role} {size}" for role, size in sorted(actors.items()))
-            + f" | database {database >> 20} MB, {len(others)} other files with "
-            f"{_size(others) >> 20} MB | {1000 * each:.1f} ms of the driver's processor a batch",
-            flush=True,
+        images = self._batches * self._rows
+        self.lines.append(
+            {
+                "images": images,
+                "driver MB": _rss("self"),
+                **{
+                    f"{role} MB": size for role, size in (_actors() if self._is_ray else {}).items()
+                },
+                "database bytes an image": database / images,
+                "other files": len(others),
+                "other files MB": _size(others) / 1e6,
+                "driver ms a batch": 1000 * each,
+            }
         )
+        if len(self.lines) == 1:
+            print(" | ".join(self.lines[0]), flush=True)
+        shown = " | ".join(f"{value:,.1f}" for value in self.lines[-1].values())
+        print(f"{shown}   ({time.monotonic() - self._began:.0f} s)", flush=True)
+
+
+def judge(lines: Sequence[Mapping[str, float]]) -> Iterator[str]:
+    """What each column does between the end of the warm-up and the end of the feed."""
+    for name in lines[-1]:
+        series = [line[name] for line in lines if name in line]
+        settled = series[int(WARM_UP * len(series)) :]
+        if name == "images" or len(settled) < 4:
+            continue
+        # Quarters, and the middle of each: one window with a merge in it is not a trend.
+        quarter = len(settled) // 4
+        first, last = median(settled[:quarter]), median(settled[-quarter:])
+        ratio = last / first if first else 1.0
+        word = "flat" if ratio <= FLAT else "GROWS"
+        yield f"{name}: {first:,.1f} to {last:,.1f}, {word} ({ratio - 1:+.0%})"
 
 
 def _size(files: list[Path]) -> int:
@@ -106,12 +141,12 @@ def _size(files: list[Path]) -> int:
     return total
 
 
-def _rss(process: str, kind: str = "VmRSS:") -> int:
+def _rss(process: str) -> int:
     status = Path(f"/proc/{process}/status").read_text()
-    return int(status.partition(kind)[2].split()[0]) // 1024
+    return int(status.partition("VmRSS:")[2].split()[0]) // 1024
 
 
-def _actors() -> dict[str, int]:
+def _actors() -> dict[str, float]:
     """Memory of our actors by role, in MB: the grandchildren of this process."""
     parents: dict[int, int] = {}
     titles: dict[int, str] = {}
@@ -123,27 +158,37 @@ def _actors() -> dict[str, int]:
                 parents[int(folder.name)] = int(fields[1])
             except OSError:
                 continue
-    found: dict[str, int] = {}
+    found: dict[str, float] = {}
     for pid, title in titles.items():
         role = title.removeprefix("ray::").partition(".")[0].strip("\0 ")
         ours = parents.get(parents.get(pid, 0)) == os.getpid()
         if title.startswith("ray::") and ours and role in ("Embedder", "Scorer", "Updater"):
             found[role] = _rss(str(pid))
-            # The raylet holds the object store: what it ever used of it counts as shared.
-            found["objects"] = _rss(str(parents[pid]), "RssShmem:")
-    return found
+    return {**found, "objects": _objects()}
+
+
+def _objects() -> float:
+    """What the object store holds, as its node last reported."""
+    import ray
+
+    cluster: Any = ray
+    name = "object_store_memory"
+    return float(cluster.cluster_resources()[name] - cluster.available_resources()[name]) / 1e6
 
 
 @contextmanager
 def gauge(
     clock: Clock, window: int, rows: int, store: Store, config: Config, say: Callable[[str], None]
 ) -> Iterator[Gauge]:
-    yield Gauge(store, config, clock, window, rows)
+    found = Gauge(store, config, clock, window, rows)
+    yield found
+    for sentence in judge(found.lines):
+        print(sentence, flush=True)
 
 
 def make(folder: Path, images: int, config: Config) -> None:
     """Known classes all along; each newcomer is a fiftieth of what follows its first day."""
-    features, names = blobs(KNOWN + len(NEWCOMERS), 60_000)
+    features, names = blobs(KNOWN + len(NEWCOMERS), 60_000, DIMENSION)
     np.save(folder / "features.npy", features)
     by_class = [np.flatnonzero(np.asarray(names) == name) for name in sorted(set(names))]
     train = np.concatenate([rows[:400] for rows in by_class[:KNOWN]])
@@ -173,7 +218,7 @@ def make(folder: Path, images: int, config: Config) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=500_000)
-    parser.add_argument("--window", type=int, default=50_000)
+    parser.add_argument("--window", type=int, default=25_000)
     parser.add_argument("--rows", type=int, default=250, help="images of a batch")
     parser.add_argument("--address", default="local")
     given = parser.parse_args()
