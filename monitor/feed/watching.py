@@ -13,12 +13,12 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyarrow import fs
 
-from monitor.feed.source import SUFFIXES, FeedFile, Source, is_hidden, storage_errors
+from monitor.feed.source import SUFFIXES, FeedFile, Source, by_arrival, is_hidden, storage_errors
 
 #: Looking at the feed takes at most this share of the time.
 SHARE = 0.1
@@ -26,6 +26,8 @@ SHARE = 0.1
 GLANCE_SECONDS = 0.1
 #: A file that was written to so lately may not be finished: it is looked at again.
 YOUNG_SECONDS = 60.0
+#: So many of them at most: after a bulk copy all are young, and the listing will do.
+YOUNG_MOST = 1000
 #: A folder that changed so lately may change again within the same tick of its clock.
 TICK_SECONDS = 2.0
 
@@ -107,7 +109,8 @@ class Watch:
             # Names first: what comes between them and the listing is then seen twice, never lost.
             self._folders = dict(self._walk(self._source.root))
         files = self._source.list()
-        self._young = {file.path: file for file in files if self._is_young(file)}
+        self._young = {}
+        self._mind(files)
         return Sight(files, is_whole=True)
 
     def _walk(self, folder: str) -> Iterator[tuple[str, _Folder]]:
@@ -122,7 +125,7 @@ class Watch:
         with storage_errors(self._source.location):
             fresh = [file for place in list(self._folders) for file in self._fresh(place)]
         changed = list(self._changed())
-        self._young.update((file.path, file) for file in fresh if self._is_young(file))
+        self._mind(fresh)
         return Sight((*fresh, *changed), is_whole=False)
 
     def _fresh(self, place: str) -> Iterator[FeedFile]:
@@ -156,6 +159,14 @@ class Watch:
             if now is not None and now != before:
                 self._young[path] = now
                 yield now
+
+    def _mind(self, files: Sequence[FeedFile]) -> None:
+        """Keep an eye on what may still be written: the latest, if there are many."""
+        young = [file for file in files if self._is_young(file)]
+        latest = by_arrival(young)[-YOUNG_MOST:]
+        self._young.update((file.path, file) for file in latest)
+        while len(self._young) > YOUNG_MOST:
+            del self._young[next(iter(self._young))]
 
     def _stat(self, path: str) -> FeedFile | None:
         """The file, if it is one of the feed's."""

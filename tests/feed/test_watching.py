@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
+from monitor.feed import watching
 from monitor.feed.errors import SourceError
 from monitor.feed.source import Source
 from monitor.feed.watching import TICK_SECONDS, YOUNG_SECONDS, Sight, Watch
@@ -100,6 +101,18 @@ def test_a_file_that_is_still_written_is_seen_to_grow(watch: Watch, feed: Path) 
     touch(path, size=20)
     assert [file.size for file in watch.look().files] == [20]
     assert watch.look().files == ()
+
+
+def test_of_many_young_files_the_latest_are_minded(
+    feed: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "YOUNG_MOST", 2)
+    files = [touch(feed / f"{number}.parquet", age=10 - number) for number in range(5)]
+    watch = Watch(Source.at(feed), seconds=3600, clock=clock)
+    watch.look()
+    for file in files:
+        touch(file, size=9)
+    assert names(watch.look()) == ["3.parquet", "4.parquet"]
 
 
 def test_folders_that_settled_are_not_read_again(
