@@ -4,13 +4,16 @@ For every corruption and severity, a detector of a few classes meets
 
 - pools of known, shifted known and new samples, in which the inner loop looks for what is new:
   does it call the shifted ones new?
-- a feed that is quiet, then shifted: how many pools until drift is told, beside naive detectors;
-- feeds that stay clean or bring a new class instead: is drift told although there is none?
+- a feed that is quiet, then shifted: how many pools until drift is told, beside naive detectors,
+  and does anything of it seem new or become a class? (:mod:`~.shift_feeds`)
+- feeds that stay clean for a year or bring a new class instead: is drift told although there is
+  none?
 - the shift again after it was learnt: is it still called new, and is a new class still found?
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,43 +25,43 @@ from monitor.evaluation.cell import auroc
 from monitor.evaluation.errors import ShiftError
 from monitor.evaluation.protocol import labels_for
 from monitor.evaluation.shift_data import Seen
-from monitor.evaluation.shift_naive import naive_alarms
+from monitor.evaluation.shift_feeds import Record, watched, watched_without_shift
 from monitor.novelty.detector import Detector
-from monitor.novelty.drift import DriftSettings, Sketch, observation, observe
+from monitor.novelty.drift import Sketch
 from monitor.novelty.drift_adapt import adapt
 from monitor.novelty.inner_loop import drive, inner_loop
 
 Floats = NDArray[np.float32]
-Record = dict[str, Any]
 
 # Share of the shifted samples that a shift is learnt from; the rest is judged.
 _POOL_SHARE = 0.6
-# Pools after the quiet period until the watch is given up, and hours between two pools.
-_PATIENCE, _HOURS = 10, 4.0
-# Share of new samples in the feed that brings a new class and no shift.
-_NEW_ONLY = 1 / 3
 # Answers that people give about a shift before it is learnt.
 _ADAPT_ANSWERS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftPlan:
-    """What is measured. ``shares`` are the shares of new samples in pools of the first kind."""
+    """What is measured. ``shares`` are the shares of new samples in pools of the first kind.
+
+    With every label given, a budget of 1, the figures say what the features allow.
+    """
 
     known: int = 4
     new: int = 2
-    budgets: tuple[float, ...] = (0.05, 0.0125)
+    budgets: tuple[float, ...] = (0.05, 0.0125, 1.0)
     shares: tuple[float, ...] = (1 / 3,)
     fit: int = 400  # images that each known class is fitted on, at most
     pool: int = 200  # images in a pool of the watched feed
+    feeds: int = 34  # feeds without shift, and as many with something new: 102 with three seeds
+    days: float = 365.0  # for how long a clean feed is watched
 
 
 class ShiftWorld:
     """One draw of known and new classes from a clean dataset, and its detector."""
 
     def __init__(self, clean: Seen, drawn: NDArray[np.intp], plan: ShiftPlan, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-        classes = self._rng.permutation(np.unique(clean.labels))
+        self.rng = np.random.default_rng(seed)
+        classes = self.rng.permutation(np.unique(clean.labels))
         if plan.known + plan.new > len(classes):
             raise ShiftError(
                 f"{plan.known} known and {plan.new} new classes were asked for, but the data has "
@@ -70,7 +73,7 @@ class ShiftWorld:
         free = np.setdiff1d(np.arange(len(clean.labels)), drawn)
         fit, rest = [], []
         for name in self.known:
-            rows = self._rng.permutation(free[clean.labels[free] == name])
+            rows = self.rng.permutation(free[clean.labels[free] == name])
             most = min(plan.fit, len(rows) // 2)
             fit.append(rows[:most])
             rest.append(rows[most:])
@@ -84,6 +87,10 @@ class ShiftWorld:
         novel = free[np.isin(clean.labels[free], self.fresh)]
         self.new = Seen(clean.features[novel], clean.labels[novel])
 
+    def begin(self, corruption: str, severity: int) -> None:
+        """Draw as for this corruption, whatever was measured before: runs may be resumed."""
+        self.rng = np.random.default_rng([self.seed, severity, zlib.crc32(corruption.encode())])
+
     def shifted(self, seen: Seen) -> Seen:
         rows = np.isin(seen.labels, self.known)
         return Seen(seen.features[rows], seen.labels[rows])
@@ -91,18 +98,20 @@ class ShiftWorld:
     def take(self, seen: Seen, count: int, *, replace: bool = False) -> Seen:
         if not replace:
             count = min(count, len(seen.labels))
-        rows = self._rng.choice(len(seen.labels), count, replace=replace)
+        rows = self.rng.choice(len(seen.labels), count, replace=replace)
         return Seen(seen.features[rows], seen.labels[rows])
 
 
 def measure(world: ShiftWorld, seen: Seen | None, tags: Mapping[str, Any]) -> list[Record]:
     """Every record of one corruption at one severity; without one, of the clean feed."""
-    if seen is None:
-        records = [_mixed(world, None, share, b) for share, b in _settings(world.plan)]
-        return [{**tags, **r} for r in (*records, *_watched_without_shift(world))]
-    shifted = world.shifted(seen)
+    world.begin(tags["corruption"], tags["severity"])
+    shifted = None if seen is None else world.shifted(seen)
     records = [_mixed(world, shifted, share, b) for share, b in _settings(world.plan)]
-    return [{**tags, **r} for r in (*records, _watched(world, shifted), _adapted(world, shifted))]
+    if shifted is None:
+        records += watched_without_shift(world)
+    else:
+        records += [watched(world, shifted), _adapted(world, shifted)]
+    return [{**tags, **r} for r in records]
 
 
 def _settings(plan: ShiftPlan) -> list[tuple[float, float]]:
@@ -146,64 +155,6 @@ def _mixed(world: ShiftWorld, shifted: Seen | None, share: float, budget: float)
         record[f"new_clean_{name}"] = auroc(of_new, of_clean)
         record[f"new_shifted_{name}"] = auroc(of_new, of_dirty)
     return record
-
-
-def _watched(world: ShiftWorld, shifted: Seen) -> Record:
-    """Pools until drift is told, by us and by naive detectors; None if it never is."""
-    alarms = _Watch(world)
-    told = alarms.told(lambda: world.take(shifted, world.plan.pool, replace=True).features)
-    return {"kind": "watch", "feed": "shifted", "pools": told}
-
-
-def _watched_without_shift(world: ShiftWorld) -> list[Record]:
-    """The same watch over feeds in which no known class shifts."""
-    size = world.plan.pool
-
-    def clean() -> Floats:
-        return world.take(world.old, size, replace=True).features
-
-    def with_new() -> Floats:
-        fresh = world.take(world.new, int(_NEW_ONLY * size), replace=True).features
-        return np.concatenate([clean()[len(fresh) :], fresh])
-
-    return [
-        {"kind": "watch", "feed": feed, "pools": _Watch(world).told(draw)}
-        for feed, draw in (("clean", clean), ("new", with_new))
-    ]
-
-
-class _Watch:
-    """Our watch and the naive ones after the same quiet period."""
-
-    def __init__(self, world: ShiftWorld) -> None:
-        self._world, self._settings = world, DriftSettings()
-        quiet = [
-            world.take(world.old, world.plan.pool, replace=True).features
-            for _ in range(self._settings.quiet_pools)
-        ]
-        self._at = 0.0
-        self._state: dict[str, Any] | None = None
-        for pool in quiet:
-            self._ours(pool)
-        run = self._settings.false_alarm_days * 24 / _HOURS
-        rng = np.random.default_rng(world.seed)
-        self._naive = naive_alarms(world.detector.s0, quiet, run, rng)
-
-    def _ours(self, pool: Floats) -> bool:
-        self._at += 3600 * _HOURS
-        seen = observation(self._world.sketch, "source", pool, at=self._at)
-        self._state, verdict = observe(self._state, seen, self._settings)
-        return verdict.shifted
-
-    def told(self, draw: Any) -> dict[str, int | None]:
-        """The pool at which each one first tells a drift."""
-        first: dict[str, int | None] = {"ours": None, **dict.fromkeys(self._naive)}
-        for number in range(1, _PATIENCE + 1):
-            pool = draw()
-            for name, alarm in {"ours": self._ours, **self._naive}.items():
-                if first[name] is None and alarm(pool):
-                    first[name] = number
-        return first
 
 
 def _adapted(world: ShiftWorld, shifted: Seen) -> Record:

@@ -46,7 +46,7 @@ def claim(out: Path, described: Mapping[str, Any], *, force: bool) -> None:
         if not out.is_dir():
             raise OutputInUseError(f"{out}: is a file; give a folder after --out")
         if claimed.exists():
-            different = _lost(_read(claimed), described)
+            different = _lost(read_json(claimed), described)
             if different:
                 raise OutputInUseError(
                     f"{out}: holds an evaluation with other {', '.join(different)}; give another "
@@ -65,7 +65,7 @@ def load_cell(out: Path, cell: Cell, digest: str) -> list[Record] | None:
     path = _cell_path(out, cell)
     if not path.exists():
         return None
-    stored = _read(path)
+    stored = read_json(path)
     return stored["records"] if stored and stored.get("digest") == digest else None
 
 
@@ -134,7 +134,8 @@ def _safe(part: str) -> str:
     return kept if kept.strip(".") else f"_{kept}"
 
 
-def _read(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """What a file holds, or None."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):

@@ -16,6 +16,7 @@ from PIL import Image
 
 from monitor.cli.evaluate import evaluate
 from monitor.evaluation.errors import ShiftError
+from monitor.evaluation.shift import ShiftPlan
 from monitor.evaluation.shift_data import Lottery, seen_through
 from monitor.evaluation.shift_images import CORRUPTIONS, SEVERITIES, corrupted
 from monitor.evaluation.shift_naive import mmd_p_value
@@ -23,6 +24,9 @@ from monitor.feed.backbone import load_backbone
 from monitor.feed.dataset import Sample
 from monitor.feed.engine import open_engine
 from monitor.feed.spec import BackboneSpec
+from monitor.novelty.drift import DriftSettings
+
+_BRIEFLY = {**(ShiftPlan.__init__.__kwdefaults__ or {}), "feeds": 1, "days": 5.0}
 
 
 def png(seed: int, tint: int) -> bytes:
@@ -113,12 +117,20 @@ def test_the_command_measures_a_corruption(
     arguments = ["--shift", "--data", str(labelled), "--backbone", "tiny", "--out", str(tmp_path)]
     arguments += ["--initial", "3", "--increment", "1", "--seeds", "0", "--budget", "0.05"]
     arguments += ["--corruption", "brightness", "--severity", "4"]
+    # A clean year and a hundred feeds say nothing about the command.
+    monkeypatch.setattr(ShiftPlan.__init__, "__kwdefaults__", _BRIEFLY)
     result = CliRunner().invoke(evaluate, arguments)
     assert result.exit_code == 0, result.output
+    assert "measuring brightness at severity 4 (2 of 2), seed 0" in result.output
+    again = CliRunner().invoke(evaluate, arguments)
+    assert again.exit_code == 0, again.output
+    assert "measuring" not in again.output, "nothing is measured twice"
+    assert again.output.count("new class only: not called drift") == 1
     records = json.loads((tmp_path / "toy" / "shift.json").read_text())
     assert {(r["kind"], r["corruption"]) for r in records} == {
         ("pool", "none"),
         ("watch", "none"),
+        ("year", "none"),
         ("pool", "brightness"),
         ("watch", "brightness"),
         ("adapt", "brightness"),
@@ -126,6 +138,9 @@ def test_the_command_measures_a_corruption(
     assert {r["feed"] for r in records if r["kind"] == "watch"} == {"clean", "new", "shifted"}
     assert "MMD per pool" in (tmp_path / "toy" / "shift.md").read_text()
     assert "brightness, 4" in result.output
+    shifted = next(r for r in records if r["kind"] == "watch" and r["feed"] == "shifted")
+    assert shifted["false_classes"] == 0
+    assert 0 < shifted["labels"] <= DriftSettings().confirm_labels
 
 
 def test_shift_needs_images(tmp_path: Path) -> None:

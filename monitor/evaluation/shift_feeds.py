@@ -1,0 +1,139 @@
+"""Feeds, pool by pool: when drift is told, by us and by naive detectors, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.evaluation.shift_data import Seen
+from monitor.evaluation.shift_naive import naive_alarms
+from monitor.novelty.drift import DriftSettings
+from monitor.novelty.drift_pool import Watched, watch
+from monitor.novelty.inner_loop import drive, inner_loop
+from monitor.novelty.trigger import Evidence, Tally
+
+if TYPE_CHECKING:
+    from monitor.evaluation.shift import ShiftWorld
+
+Floats = NDArray[np.float32]
+Record = dict[str, Any]
+Draw = Callable[[], Floats]
+
+# Pools after the quiet period until the watch is given up, and hours between two pools.
+_PATIENCE, _HOURS = 10, 4.0
+# Share of new samples in the feed that brings a new class and no shift.
+_NEW_ONLY = 1 / 3
+# How even the mix of classes is from pool to pool of a clean year; 3 lets any class go missing
+# in some of them.
+_MIX = 3.0
+# The default of the monitor: pools between false alarms of the trigger.
+_FALSE_ALARMS = 100.0
+_SOURCE = "source"
+
+
+def watched(world: ShiftWorld, shifted: Seen) -> Record:
+    """Pools until drift is told, None if it never is, and what else a shift alone brings about.
+
+    ``triggered`` is whether its first two pools seemed to hold something new once the shift was
+    taken back; ``false_classes`` counts what the inner loop makes of a pool of it.
+    """
+    quiet = _Quiet(world)
+    draw = _drawn(world, shifted)
+    evidence = Evidence()
+    state = quiet.state
+    for number in (1, 2):
+        found = quiet.watch(state, draw(), number)
+        state = found.states
+        part = found.split.sources[_SOURCE]
+        evidence = evidence.weighed(
+            {_SOURCE: Tally(part.samples, part.left)}, world.detector.calibration
+        )
+    sample = world.take(shifted, world.plan.pool)
+    update = drive(
+        inner_loop(world.detector, sample.features, budget=quiet.settings.confirm_labels),
+        lambda i: str(sample.labels[i]),
+    )
+    return {
+        "kind": "watch",
+        "feed": "shifted",
+        "pools": quiet.told(draw),
+        "triggered": evidence.verdict(_FALSE_ALARMS).triggered,
+        "false_classes": len(update.discoveries),
+        "labels": update.labels,
+    }
+
+
+def watched_without_shift(world: ShiftWorld) -> list[Record]:
+    """The same watch over feeds in which no known class shifts, and over a clean year."""
+    quiet = _Quiet(world)
+    clean = _drawn(world, world.old)
+
+    def with_new() -> Floats:
+        fresh = world.take(world.new, int(_NEW_ONLY * world.plan.pool), replace=True).features
+        return np.concatenate([clean()[len(fresh) :], fresh])
+
+    records: list[Record] = [
+        {"kind": "watch", "feed": feed, "pools": quiet.told(draw)}
+        for feed, draw in (("clean", clean), ("new", with_new))
+        for _ in range(world.plan.feeds)
+    ]
+    return [*records, _year(world, quiet)]
+
+
+def _drawn(world: ShiftWorld, seen: Seen) -> Draw:
+    return lambda: world.take(seen, world.plan.pool, replace=True).features
+
+
+def _year(world: ShiftWorld, quiet: _Quiet) -> Record:
+    """How often drift is told of a clean feed whose mix of classes changes from pool to pool."""
+    by_class = [np.flatnonzero(world.old.labels == name) for name in world.known]
+    state, alarms = quiet.state, 0
+    pools = round(world.plan.days * 24 / _HOURS)
+    for number in range(1, pools + 1):
+        shares = world.rng.dirichlet(np.full(len(by_class), _MIX))
+        counts = world.rng.multinomial(world.plan.pool, shares)
+        rows = [world.rng.choice(own, n) for own, n in zip(by_class, counts, strict=True)]
+        found = quiet.watch(state, world.old.features[np.concatenate(rows)], number)
+        state = found.states
+        alarms += found.verdicts[_SOURCE].started
+    allowed = world.plan.days / quiet.settings.false_alarm_days
+    return {"kind": "year", "pools": pools, "alarms": alarms, "allowed": allowed}
+
+
+class _Quiet:
+    """Our watch and the naive ones after the same quiet period, as often as one likes."""
+
+    def __init__(self, world: ShiftWorld) -> None:
+        self.settings = DriftSettings()
+        self._world = world
+        pools = [_drawn(world, world.old)() for _ in range(self.settings.quiet_pools)]
+        self.state: Any = {}
+        for number, pool in enumerate(pools, start=1 - len(pools)):
+            self.state = self.watch(self.state, pool, number).states
+        run = self.settings.false_alarm_days * 24 / _HOURS
+        rng = np.random.default_rng(world.seed)
+        self._naive = naive_alarms(world.detector.s0, pools, run, rng)
+
+    def watch(self, state: Any, pool: Floats, number: int) -> Watched:
+        """One more pool; the first after the quiet period has number one."""
+        at = 3600 * _HOURS * (self.settings.quiet_pools + number)
+        sources = [_SOURCE] * len(pool)
+        return watch(self._world.sketch, state, pool, sources, at=at, settings=self.settings)
+
+    def told(self, draw: Draw) -> dict[str, int | None]:
+        """The pool at which each detector first tells a drift."""
+        first: dict[str, int | None] = {"ours": None, **dict.fromkeys(self._naive)}
+        state = self.state
+        for number in range(1, _PATIENCE + 1):
+            pool = draw()
+            found = self.watch(state, pool, number)
+            state = found.states
+            alarms = {"ours": bool(found.shifted)}
+            alarms |= {n: alarm(pool) for n, alarm in self._naive.items() if first[n] is None}
+            for name, alarm in alarms.items():
+                if alarm and first[name] is None:
+                    first[name] = number
+        return first
