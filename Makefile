@@ -63,8 +63,12 @@ evaluate: install  ## Compare all methods on DATA (labelled Parquet), with the n
 	$(BIN)/conclad evaluate $(foreach file,$(DATA),--data $(file)) --plan $(PLAN) \
 	  --initial 4 --increment 2 --out out/evaluate
 
-bench: install  ## Measure side by side, as ratios in one run
-	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+# What takes minutes; BENCH=chaos, soak, quality, drill or fuzz_feed runs one of the long ones.
+BENCH ?= scoring inner_loop rare_class small_classes engine score listing store metrics desk \
+  latency throughput scale
+
+bench: install  ## Measure side by side, as ratios in one run; BENCH=soak runs that one
+	@for name in $(BENCH); do echo "== $$name"; $(BIN)/python -m bench.$$name || exit 1; done
 
 clean:  ## Remove .venv and every cache
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,6 +1,6 @@
 """Disasters on several machines for real: what is lost (nothing), and how long recovery takes.
 
-    sudo .venv/bin/python bench/drill.py [worker] [head] [partition] [--seconds 60]
+    sudo .venv/bin/python -m bench.drill [worker] [head] [partition] [--seconds 60]
 
 Four machines (network namespaces with addresses of their own): a Ray head without work, two
 workers, and the monitor's machine. Files of 64 images keep arriving. After the first verdicts a

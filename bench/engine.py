@@ -1,6 +1,6 @@
 """How fast images become features and verdicts: plain loops, the engine alone, and our ways.
 
-    python bench/engine.py [--backbone embedded] [--data FILE.parquet] [--frame 1024]
+    python -m bench.engine [--backbone embedded] [--data FILE.parquet] [--frame 1024]
 
 All ways take turns in one run, and the medians are compared, so that whatever else the machine
 does falls on each alike. `conclad score` is timed from its plan to its last verdict: reading,

@@ -1,6 +1,6 @@
 """A large pool through the whole inner loop, beside the same steps from off-the-shelf parts.
 
-    python bench/inner_loop.py
+    python -m bench.inner_loop
 
 The straightforward loop scores with one scikit-learn PCA per class and spreads labels with
 scikit-learn's LabelSpreading over raw features, once per round, as one would first write it.

@@ -1,6 +1,6 @@
 """What metrics cost: a scrape of a thousand sources, and the counters of a batch.
 
-    python bench/metrics.py [--sources 1000] [--batches 200]
+    python -m bench.metrics [--sources 1000] [--batches 200]
 
 Prints the size of the page and the time of a scrape, and how much longer a commit takes because
 it also counts what the metrics show.

@@ -1,6 +1,6 @@
 """A class that is a fiftieth of a pool, and a pool with nothing new.
 
-    python bench/rare_class.py --data ../shared/data/eurosat.parquet --known 5
+    python -m bench.rare_class --data ../shared/data/eurosat.parquet --known 5
 
 For each run, other known classes, another new one, and another pool. Prints in how many runs the
 rare class was found within the budget, that nothing was added to pools with nothing new, and
@@ -14,9 +14,8 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
 
-from monitor.evaluation.images import load_images
+from bench.labelled import labelled
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import Update, drive, inner_loop
@@ -55,12 +54,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=0.0125)
     parser.add_argument("--runs", type=int, default=20)
     options = parser.parse_args()
-    if options.data:
-        loaded = load_images(options.data, label_column=options.label_column)
-        x, y = loaded.features, np.asarray(loaded.labels)
-    else:
-        digits = load_digits()
-        x, y = digits.data.astype("f"), digits.target.astype(str)
+    x, y = labelled(options.data, options.label_column)
     for share in (options.share, 0.0):
         updates = [
             run(x, y, options.known, share, options.budget, seed) for seed in range(options.runs)

@@ -1,6 +1,6 @@
 """What the coordinator and the scorers cost at scale, with stand-ins for the embedders.
 
-    .venv/bin/python bench/scale.py [--files 2500] [--sources 10 100 1000 10000] [--known 1000]
+    .venv/bin/python -m bench.scale [--files 2500] [--sources 10 100 1000 10000] [--known 1000]
 
 Two questions, each answered as ratios in one run. Does a batch cost the coordinator the same
 whether ten sources send or ten thousand? Does scoring grow with the classes as one product does?

@@ -1,4 +1,4 @@
-"""Whether `conclad score` needs more memory for more images: python bench/score.py [IMAGES].
+"""Whether `conclad score` needs more memory for more images: python -m bench.score [IMAGES].
 
 Scores 100,000 small images of many files with the tiny backbone, and compares the largest resident
 size after the first fifth with that of the first fifth. Prints images/s as well; with a backbone

@@ -1,6 +1,6 @@
 """Scoring against many classes: our one product beside a loop over scikit-learn's PCA.
 
-    python bench/scoring.py
+    python -m bench.scoring
 
 Prints ratios of CPU time measured in one run, interleaved, medians; how cost grows with the
 number of classes; and the largest relative error against float64.

@@ -1,6 +1,6 @@
 """Is a class that was learnt from few images recognised beside classes learnt from many?
 
-    python bench/small_classes.py --data ../shared/data/eurosat.parquet
+    python -m bench.small_classes --data ../shared/data/eurosat.parquet
 
 Half of the classes are fitted on many samples, the others on few. Prints how often the nearest
 class is the right one, for either half, as the detector says it and by the least FRE. Without
@@ -13,9 +13,8 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
 
-from monitor.evaluation.images import load_images
+from bench.labelled import labelled
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.settings import Settings
@@ -52,12 +51,7 @@ def main() -> None:
     parser.add_argument("--few", type=int, nargs="+", default=[20, 50, 100])
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    if options.data:
-        loaded = load_images(options.data, label_column=options.label_column)
-        x, y = loaded.features, np.asarray(loaded.labels)
-    else:
-        digits = load_digits()
-        x, y = digits.data.astype("f"), digits.target.astype(str)
+    x, y = labelled(options.data, options.label_column)
     for few in options.few:
         table = np.mean(
             [right(x, y, (options.many, few), seed) for seed in range(options.runs)], axis=0

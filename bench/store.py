@@ -1,6 +1,6 @@
 """What a commit costs: batches per second, and whether the cost grows with the state.
 
-    python bench/store.py [--rows 16] [--rounds 12] [--batches 200000] [--database URL]
+    python -m bench.store [--rows 16] [--rounds 12] [--batches 200000] [--database URL]
 
 Commits scored batches with spooled features of 1,280 numbers, as the monitor does, and prints
 batches per second by how many share a transaction; then the cost per batch with 10 and with
