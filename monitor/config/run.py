@@ -85,7 +85,8 @@ class Run(Section):
     tries: int = Field(
         default=4,
         ge=1,
-        description="How often a batch may cost a worker its life before it is quarantined.",
+        description="How often a batch must have cost a worker its life before it is quarantined; "
+        "oftener where workers die anyway, so that no batch is blamed for chance.",
     )
     grace_seconds: float = Field(
         default=30.0, ge=0, description="How long batches in flight may take after SIGTERM."
