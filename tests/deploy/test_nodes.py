@@ -45,7 +45,7 @@ def test_the_monitor_runs_across_nodes_and_outlives_one(
         # From a machine of the cluster: a Ray driver needs a node beside it.
         seen = net.ask(one, str(BIN / "python"), "-m", "actors.probe", address)
         nodes = json.loads(seen.stdout.splitlines()[-1])["nodes"]
-        assert sorted(node.get("CPU", 0.0) for node in nodes) == [0.0, 1.0, 1.0]
+        assert sorted(node["resources"].get("CPU", 0.0) for node in nodes) == [0.0, 1.0, 1.0]
 
         log = (tmp_path / "log").open("wb")
         run = net.start(
