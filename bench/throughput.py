@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("what", nargs="*", default=["device", "nodes", "backbone"])
     parser.add_argument("--rate", type=float, default=500.0)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--address", default="local")
     parser.add_argument("--data", type=Path, default=Path("../shared/data/eurosat.parquet"))
