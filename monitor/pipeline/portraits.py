@@ -1,7 +1,7 @@
 """Pictures of what the detector concluded by itself: whoever should contradict it must see it.
 
 Which images are worth a picture is written down with the version that concluded them. They are
-painted when nothing else is due, and a monitor that died before paints them when it is back.
+painted before the next pool is looked at; a monitor that died before paints them when it is back.
 """
 
 from __future__ import annotations
