@@ -29,7 +29,7 @@ from monitor.store.rows import Count, Lease
 #: How long one turn waits for work to end: short, so that answers and signals are seen.
 TURN_SECONDS = 0.1
 #: How often the store is asked whether people changed the detector or answered.
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
 #: Batches that are committed together at most: one transaction and one file for all of them.
 COMMITTED_AT_ONCE = 32
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from threadpoolctl import threadpool_limits
+
 from monitor.config import Config
 from monitor.feed.plan import BatchSpec
 from monitor.feed.source import Source
@@ -36,6 +38,8 @@ class Embedder:
         # Here rather than above: the coordinator names this class and should not load torch.
         from monitor.pipeline.embedding import BatchEmbedder
 
+        # Its cores are the engine's: a small product of several threads would wait for them.
+        threadpool_limits(1, "blas")
         self._engine = open_engine(config)
         self._work = BatchEmbedder(
             Source.at(config.feed.path),

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from actors.coordinator import Coordinator
 from actors.crew import Crew, InlineCrew
 from actors.embedder import EngineFactory
@@ -77,6 +79,8 @@ def run(
                 )
             with contextlib.ExitStack() as stack:
                 stack.enter_context(renewing(store, lease))
+                # The embedders have every core: products of several threads would wait for them.
+                stack.enter_context(threadpool_limits(1, "blas"))
                 say = partial(_say, listener)
                 observer = stack.enter_context(services(store, config, say)) if services else None
                 crew = stack.enter_context(_crew(config, open_engine, listener))

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.feed.engine import Engine, Features
-from monitor.feed.image_stats import STATS, image_stats
+from monitor.feed.image_stats import image_stats
 from monitor.feed.images import decode
 from monitor.feed.reasons import Rejected
 
@@ -83,7 +83,7 @@ def embed_part(
 ) -> Embedded[Key]:
     """One batch, in the caller's thread.
 
-    Without ``stats`` an image costs a third of a millisecond less.
+    Without ``stats`` an image costs a tenth of a millisecond less.
     """
     recipe = engine.backbone.preprocessing
     keys: list[Key] = []
@@ -96,8 +96,6 @@ def embed_part(
         else:
             keys.append(key)
             pictures.append(found.pixels)
-    taken = np.empty((len(keys) if stats else 0, len(STATS)), np.float32)
-    for row, picture in zip(taken, pictures, strict=False):
-        row[:] = image_stats(picture)
+    taken = image_stats(pictures if stats else [])
     features = engine.embed(recipe.apply_all(pictures))
     return Embedded(tuple(keys), features, taken, tuple(rejected))

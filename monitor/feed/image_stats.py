@@ -7,6 +7,7 @@ whose scene brings something new has not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -23,6 +24,8 @@ _SMOOTH_SHARE = 0.25
 _TILE = 8
 # Share of points that may be darker than the black level.
 _BLACK = 0.05
+# Images of one size that are measured in one go: enough that numpy's own time does not count.
+_TOGETHER = 8
 # Keeps ratios finite for black images: half a step of an 8-bit camera.
 _HALF_STEP = 0.5 / 255
 
@@ -56,30 +59,7 @@ class ImageStats:
     @classmethod
     def of(cls, pixels: NDArray[np.uint8]) -> ImageStats:
         """Of RGB pixels (height, width, 3) of any size."""
-        height, width = pixels.shape[:2]
-        rows, columns = max(1, height // _GRID), max(1, width // _GRID)
-        points = pixels[::rows, ::columns].reshape(-1, 3).astype(np.float32) / 255
-        # A product, because numpy is slow at means over the short axis of a long array.
-        red, green, blue = np.full(len(points), 1 / len(points), np.float32) @ points + _HALF_STEP
-        luma = points @ _LUMA
-        spread = float(luma.std()) + _HALF_STEP
-        dark = np.minimum(np.minimum(points[:, 0], points[:, 1]), points[:, 2])
-        darkest = int(_BLACK * (len(luma) - 1))
-        window: NDArray[np.float32] = _centre(pixels).astype(np.float32) @ (_LUMA / np.float32(255))
-        across, down = np.abs(np.diff(window, axis=1)), np.abs(np.diff(window, axis=0))
-        # Squares, because blur spreads an edge without lessening the sum of its steps.
-        edges = float(np.vdot(across, across) + np.vdot(down, down))
-        change = np.sqrt(edges / max(across.size + down.size, 1))
-        return cls(
-            brightness=float(luma.mean()),
-            contrast=float(np.log(spread)),
-            sharpness=float(np.log((change + _HALF_STEP) / spread)),
-            noise=_noise(window),
-            red=float(np.log(red / green)),
-            blue=float(np.log(blue / green)),
-            black=float(np.partition(dark, darkest)[darkest]),
-            blocks=_blocks(across),
-        )
+        return cls(*(float(value) for value in image_stats([pixels])[0]))
 
 
 STATS: tuple[str, ...] = tuple(field.name for field in fields(ImageStats))
@@ -88,10 +68,60 @@ STATS: tuple[str, ...] = tuple(field.name for field in fields(ImageStats))
 _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
 
 
-def image_stats(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The same as one row of numbers, as it travels beside an image's features."""
-    stats = ImageStats.of(pixels)
-    return np.array([getattr(stats, name) for name in STATS], dtype=np.float32)
+def image_stats(images: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
+    """The same for several images, a row each, as it travels beside their features.
+
+    >>> image_stats([np.zeros((8, 8, 3), np.uint8), np.zeros((9, 8, 3), np.uint8)]).shape
+    (2, 8)
+    """
+    found = np.empty((len(images), len(STATS)), np.float32)
+    by_shape: dict[tuple[int, ...], list[int]] = {}
+    for index, image in enumerate(images):
+        by_shape.setdefault(image.shape, []).append(index)
+    for indices in by_shape.values():
+        for first in range(0, len(indices), _TOGETHER):
+            chosen = indices[first : first + _TOGETHER]
+            found[chosen] = _stats([images[i] for i in chosen])
+    return found
+
+
+def _stats(images: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
+    """Of images of one shape; neighbours change no more than the last bits of a row."""
+    height, width = images[0].shape[:2]
+    rows, columns = max(1, height // _GRID), max(1, width // _GRID)
+    grid = np.stack([image[::rows, ::columns].reshape(-1, 3) for image in images])
+    points = grid.astype(np.float32) / 255
+    # A product, because numpy is slow at means over the short axis of a long array.
+    each = np.full(points.shape[1], 1 / points.shape[1], np.float32)
+    red, green, blue = (each @ points + _HALF_STEP).T
+    luma = points @ _LUMA
+    spread = luma.std(axis=1) + _HALF_STEP
+    dark = np.minimum(np.minimum(points[..., 0], points[..., 1]), points[..., 2])
+    darkest = int(_BLACK * (points.shape[1] - 1))
+    centre = np.stack([_centre(image) for image in images])
+    window: NDArray[np.float32] = centre.astype(np.float32) @ (_LUMA / np.float32(255))
+    across, down = np.abs(np.diff(window, axis=2)), np.abs(np.diff(window, axis=1))
+    # Squares, because blur spreads an edge without lessening the sum of its steps.
+    edges = _squares(across) + _squares(down)
+    change = np.sqrt(edges / max(across[0].size + down[0].size, 1))
+    columns_of = {
+        "brightness": luma.mean(axis=1),
+        "contrast": np.log(spread),
+        "sharpness": np.log((change + _HALF_STEP) / spread),
+        "noise": _noise(window),
+        "red": np.log(red / green),
+        "blue": np.log(blue / green),
+        "black": np.partition(dark, darkest, axis=1)[:, darkest],
+        "blocks": _blocks(across),
+    }
+    return np.stack([columns_of[name] for name in STATS], axis=1).astype(np.float32)
+
+
+def _squares(steps: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The sum of squares of each image."""
+    flat = steps.reshape(len(steps), -1)
+    summed: NDArray[np.float32] = np.einsum("ij,ij->i", flat, flat)
+    return summed
 
 
 def _centre(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -100,27 +130,35 @@ def _centre(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return pixels[top : top + _WINDOW, left : left + _WINDOW]
 
 
-def _noise(window: NDArray[np.float32]) -> float:
+def _noise(window: NDArray[np.float32]) -> NDArray[np.float32]:
     """Immerkær's estimate, over the smoothest tiles only."""
-    if min(window.shape) < 3:
-        return 0.0
+    count, *sides = window.shape
+    if min(sides) < 3:
+        return np.zeros(count, np.float32)
     # The difference of two Laplacians: blind to planes and to quadratic surfaces.
-    rows = window[:-2] - 2 * window[1:-1] + window[2:]
-    left = np.abs(rows[:, :-2] - 2 * rows[:, 1:-1] + rows[:, 2:])
-    height, width = (side // _TILE * _TILE for side in left.shape)
+    rows = window[:, :-2] - 2 * window[:, 1:-1] + window[:, 2:]
+    left = np.abs(rows[..., :-2] - 2 * rows[..., 1:-1] + rows[..., 2:])
+    height, width = (side // _TILE * _TILE for side in left.shape[1:])
     if not height or not width:
-        tiles = left.mean().reshape(1)
+        tiles = left.reshape(count, -1).mean(axis=1, keepdims=True)
     else:
-        cut = left[:height, :width].reshape(-1, _TILE) @ np.full(_TILE, _TILE**-2, np.float32)
-        tiles = cut.reshape(height // _TILE, _TILE, width // _TILE).sum(axis=1).ravel()
-    smooth = np.sort(tiles)[: max(1, int(_SMOOTH_SHARE * len(tiles)))]
+        cut = left[:, :height, :width].reshape(count, -1, _TILE) @ np.full(
+            _TILE, _TILE**-2, np.float32
+        )
+        tiles = cut.reshape(count, height // _TILE, _TILE, width // _TILE).sum(axis=2)
+        tiles = tiles.reshape(count, -1)
+    smooth = np.sort(tiles, axis=1)[:, : max(1, int(_SMOOTH_SHARE * tiles.shape[1]))]
     # The mask's weights have a root sum of squares of 6; the mean of |normal| is √(2/π).
-    return float(np.sqrt(np.pi / 2) * smooth.mean() / 6)
+    noise: NDArray[np.float32] = np.sqrt(np.pi / 2) * smooth.mean(axis=1) / 6
+    return noise
 
 
-def _blocks(across: NDArray[np.float32]) -> float:
-    if across.shape[1] < 2 * _TILE:
-        return 0.0
-    borders = across[:, _TILE - 1 :: _TILE].mean()
-    inside = across[:, _TILE // 2 - 1 :: _TILE].mean()
-    return float(np.log((borders + _HALF_STEP) / (inside + _HALF_STEP)))
+def _blocks(across: NDArray[np.float32]) -> NDArray[np.float32]:
+    if across.shape[2] < 2 * _TILE:
+        return np.zeros(len(across), np.float32)
+    borders, inside = (
+        across[..., start::_TILE].reshape(len(across), -1).mean(axis=1)
+        for start in (_TILE - 1, _TILE // 2 - 1)
+    )
+    blocks: NDArray[np.float32] = np.log((borders + _HALF_STEP) / (inside + _HALF_STEP))
+    return blocks
