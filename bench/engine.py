@@ -4,8 +4,10 @@
 
 All ways take turns in one run, and the medians are compared, so that whatever else the machine
 does falls on each alike. `conclad score` is timed from its plan to its last verdict: reading,
-decoding, computing, judging and writing. The plain loops run in a process of their own, with the
-allocator as every Python process has it.
+decoding, computing, judging and writing, with an engine of its own that has to warm up, which is
+a fifth of a second and why a turn should not be too short. The plain loops take some of the images
+only, for they are slow, and run in a process of their own, with the allocator as every Python
+process has it.
 
 With more than one thread torch waits by spinning: on a machine that others use too, the plain
 loop was seen at 0.9 and at 27 images/s within a minute. There, set OMP_NUM_THREADS=1 and read the
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from monitor.jobs.progress import Progress
 
 PLAIN_BATCHES = (1, 32)
+PLAIN_IMAGES = 128
 ENGINE, EMBEDDING, SCORING = "engine, decoded before", "decode and engine", "conclad score"
 
 Timing = tuple[float, float]
@@ -114,7 +117,7 @@ def since(before: Timing) -> Timing:
 
 def serve_plain(args: argparse.Namespace) -> None:
     """The child: runs a plain loop whenever its parent writes a batch size."""
-    loops = plain_loop(args.backbone, encoded_images(args.data, args.frame, args.images))
+    loops = plain_loop(args.backbone, encoded_images(args.data, args.frame, PLAIN_IMAGES))
     for loop in loops.values():
         loop()
     print("ready", flush=True)
@@ -123,8 +126,8 @@ def serve_plain(args: argparse.Namespace) -> None:
 
 
 @contextmanager
-def plain_turns() -> Iterator[dict[str, Turn]]:
-    """The plain loops, each turn in the child."""
+def plain_turns(images: int) -> Iterator[dict[str, Turn]]:
+    """The plain loops, each turn in the child; their times are for so many images."""
     child = subprocess.Popen(
         [sys.executable, __file__, *sys.argv[1:], "--serve-plain"],
         stdin=subprocess.PIPE,
@@ -139,7 +142,7 @@ def plain_turns() -> Iterator[dict[str, Turn]]:
     def turn(batch: int) -> Timing:
         print(batch, file=asked, flush=True)
         clock, used = json.loads(answers.readline())
-        return clock, used
+        return clock * images / PLAIN_IMAGES, used * images / PLAIN_IMAGES
 
     yield {f"plain loop, batch {b}": lambda b=b: turn(b) for b in PLAIN_BATCHES}  # type: ignore[misc]
     asked.close()
@@ -238,8 +241,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--data", type=Path, help="Parquet file with a column 'image'")
     parser.add_argument("--frame", type=int, help="make them JPEGs of so many pixels a side")
-    parser.add_argument("--images", type=int, default=256, help="images in each turn")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--images", type=int, default=1024, help="images in each turn")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--serve-plain", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -263,8 +266,8 @@ def main() -> None:
     from monitor.jobs.parts import open_engine_of
 
     images = encoded_images(args.data, args.frame, args.images)
-    with tempfile.TemporaryDirectory() as temporary, plain_turns() as turns:
-        config = fitted(args, images, Path(temporary))
+    with tempfile.TemporaryDirectory() as temporary, plain_turns(len(images)) as turns:
+        config = fitted(args, images[:256], Path(temporary))
         with open_engine_of(config) as engine:
             ours = our_turns(engine, config, images, Path(temporary))
             for turn in ours.values():

@@ -34,6 +34,10 @@ from monitor.novelty.detector import Detector
 from monitor.store.files import KNOWN, NOVEL, VERDICTS, table
 
 
+# The engine gives a few dozen images at a time; judged so many together, each costs a fifth.
+_JUDGED_AT_ONCE = 256
+
+
 @dataclass(frozen=True, slots=True)
 class Scored:
     """What a run found; earlier runs into the same folder over the same files are counted in."""
@@ -131,6 +135,7 @@ class _Writer:
         self._tally = tally
         self._names = [known.name for known in detector.classes]
         self._seen = Identities(_identities(folder))
+        self._waiting: list[tuple[list[Place], Features]] = []
         self._verdicts: list[pa.Table] = []
         self._rejected: list[RejectedRow] = []
         self._taken: set[bytes] = set()
@@ -150,9 +155,7 @@ class _Writer:
         fresh = self._are_first(piece.places)
         if any(fresh):
             places = [place for place, first in zip(piece.places, fresh, strict=True) if first]
-            self._verdicts.append(
-                self._judge(piece.part, places, piece.features[np.asarray(fresh)])
-            )
+            self._waiting.append((places, piece.features[np.asarray(fresh)]))
         self._rejected += piece.rejected
         self._rejected += [
             RejectedRow(
@@ -167,6 +170,8 @@ class _Writer:
             if not first
         ]
         self._rows += len(piece.places) + len(piece.rejected)
+        if piece.last or sum(len(places) for places, _ in self._waiting) >= _JUDGED_AT_ONCE:
+            self._judge(piece.part)
         if piece.last:
             self._finish(piece)
 
@@ -179,23 +184,26 @@ class _Writer:
             self._taken.add(key)
         return fresh
 
-    def _judge(self, part: Part, places: list[Place], features: Features) -> pa.Table:
-        scores = self._detector.score(features)
-        return table(
-            VERDICTS,
-            {
-                "image_id": [place.image_id for place in places],
-                "source_id": [place.source_id for place in places],
-                "captured_at": [place.captured_at for place in places],
-                "score": scores.score,
-                "score_ratio": scores.ratio,
-                "verdict": np.where(scores.novel, NOVEL, KNOWN).tolist(),
-                "nearest_class": [self._names[i] for i in scores.nearest],
-                "detector_version": np.full(len(places), self._version, np.int32),
-                "file": [part.file.path] * len(places),
-                "row": [place.row for place in places],
-            },
-        )
+    def _judge(self, part: Part) -> None:
+        """Give everything that waits its verdict."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        places = [place for some, _ in waiting for place in some]
+        scores = self._detector.score(np.concatenate([features for _, features in waiting]))
+        columns = {
+            "image_id": [place.image_id for place in places],
+            "source_id": [place.source_id for place in places],
+            "captured_at": [place.captured_at for place in places],
+            "score": scores.score,
+            "score_ratio": scores.ratio,
+            "verdict": np.where(scores.novel, NOVEL, KNOWN).tolist(),
+            "nearest_class": [self._names[i] for i in scores.nearest],
+            "detector_version": np.full(len(places), self._version, np.int32),
+            "file": [part.file.path] * len(places),
+            "row": [place.row for place in places],
+        }
+        self._verdicts.append(table(VERDICTS, columns))
 
     def _finish(self, piece: Piece) -> None:
         verdicts, rejected, taken = self._verdicts, self._rejected, self._taken
