@@ -17,6 +17,7 @@ from monitor.novelty.arrays import Floats, Ints, as_features
 from monitor.novelty.detector import Detector, KnownClass, held_out
 from monitor.novelty.drift_sketch import Sketch
 from monitor.novelty.drift_split import wider
+from monitor.novelty.graph import PoolGraph, Space
 from monitor.novelty.subspace import Subspace, principal
 
 # How far a mode may lie from the first one. Corruptions of severity 3 moved classes of EuroSAT by
@@ -28,15 +29,16 @@ FURTHEST = 0.8
 _LEAST_OWN = 20
 # So many samples weigh as much as the common shift when a mode's mean is placed.
 _OWN_MEAN = 20
-# Directions that a mode may take on: more would reconstruct anything.
-_FURTHER_MOST = 64
+# Directions that a mode may take on: more would reconstruct anything. And for each so many
+# samples: held-out ones decide how many are needed, so these may be nearly used up.
+_FURTHER_MOST, _FURTHER_SHARE = 64, 0.9
 # Looks of a class at most, beside what it was fitted with: the three latest.
 _LOOKS_MOST = 3
-# Of the samples that are taken for a class, the share that is believed: most of them where nobody
-# found anything new, the clearer half where new samples may be among them.
-_BELIEVED_ALONE, _BELIEVED_BESIDE_NEW = 0.9, 0.5
-# Answers that must agree with the class that a corrected sample is taken for, before all the
-# others that nobody was asked about are believed.
+# Of the samples that are taken for a class, the share that is believed: all that fit it where
+# nobody found anything new, the clearer half where new samples may be among them.
+_BELIEVED_ALONE, _BELIEVED_BESIDE_NEW = 1.0, 0.5
+# Answers that must agree with the class that a corrected sample is taken for. Where fewer do, the
+# shift has mixed the classes up, and only what lies near an answer is believed.
 _AGREEMENT = 0.5
 
 
@@ -91,15 +93,9 @@ def adapt(
     detector = sketch.detector
     pool = as_features(features, dimension=detector.dimension, what="shifted samples")
     shift = sketch.shift(pool)
-    corrected = pool - shift
-    errors = detector.fre(corrected)
-    nearest = errors.argmin(axis=1)
+    nearest, believed = _taken_back(sketch, pool - shift, alone=not new)
     if known and np.mean([nearest[row] == c for row, c in known.items()]) < _AGREEMENT:
-        why = "answers disagree with the classes that the shifted samples are taken for"
-        return Adaptation(detector, (), {c.id: why for c in detector.classes})
-    limit = detector.calibration.t_inner * wider(sketch, corrected)
-    rows, _ = sketch.clearest(corrected, _BELIEVED_ALONE if not new else _BELIEVED_BESIDE_NEW)
-    believed = rows[errors.min(axis=1)[rows] <= limit]
+        nearest, believed = _by_neighbours(detector, pool, known, new)
     believed = np.setdiff1d(believed, np.array([*known, *new], dtype=np.intp))
     rng = np.random.default_rng(seed)
     classes: list[KnownClass] = []
@@ -130,6 +126,35 @@ def adapt(
         return Adaptation(detector, (), refused)
     whole = Detector.of(classes, fingerprint=detector.fingerprint, settings=detector.settings)
     return Adaptation(whole, tuple(adapted), refused)
+
+
+def _taken_back(sketch: Sketch, corrected: Floats, *, alone: bool) -> tuple[Ints, Ints]:
+    """The class of every sample once the shift is taken back, and the rows that are believed."""
+    errors = sketch.detector.fre(corrected)
+    limit = sketch.detector.calibration.t_inner * wider(sketch, corrected)
+    rows, _ = sketch.clearest(corrected, _BELIEVED_ALONE if alone else _BELIEVED_BESIDE_NEW)
+    return errors.argmin(axis=1), rows[errors.min(axis=1)[rows] <= limit]
+
+
+def _by_neighbours(
+    detector: Detector, pool: Floats, known: Mapping[int, int], new: tuple[int, ...]
+) -> tuple[Ints, Ints]:
+    """The same from the answers alone, which spread over the pool's graph of neighbours.
+
+    Noise takes images of every class to one place, where no common shift brings them back from.
+    The surer half is believed, and nothing that is nearer to what people called new.
+    """
+    settings, count = detector.settings, len(detector.classes)
+    reserve, held = detector.reserve()
+    space = Space.of(pool, reserve, held, settings)
+    graph = PoolGraph.of(space.place(pool), settings.neighbours)
+    told = {**known, **dict.fromkeys(new, count)}
+    nodes, classes = np.array(list(told), np.intp), np.array(list(told.values()), np.intp)
+    shares = graph.propagated(nodes, classes, count + bool(new), settings.propagation)
+    nearest = shares.argmax(axis=1)
+    sure = shares.max(axis=1)
+    rows = np.flatnonzero((nearest < count) & (sure >= np.median(sure)))
+    return nearest, rows
 
 
 def adapted(detector: Detector, *, furthest: float = FURTHEST) -> dict[str, float]:
@@ -177,7 +202,7 @@ def _mode(
         return bare, held[: detector.settings.reserve_most]
     goal = float(first.fre(known.reserve).mean())
     further = _further(bare, pool[fitted])
-    most = min(len(further), len(fitted) // 2, _FURTHER_MOST)
+    most = min(len(further), int(_FURTHER_SHARE * len(fitted)), _FURTHER_MOST)
     residual = _residual(bare, pool[held])
     energy = np.einsum("ij,ij->i", residual, residual).mean()
     saved = np.cumsum(((residual @ further[:most].T) ** 2).mean(axis=0))
