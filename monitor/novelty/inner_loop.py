@@ -188,7 +188,7 @@ def _spending(budget: int, settings: Settings) -> list[int]:
     The rest follows evenly.
 
     >>> _spending(15, Settings()), _spending(40, Settings())
-    ([5, 3, 7], [14, 6, 20])
+    ([5, 3, 7], [8, 12, 20])
     >>> _spending(40, Settings(first_share=0.5, rounds=4, one_shot=True))
     [20, 5, 5, 5, 5]
     """

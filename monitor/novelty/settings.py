@@ -58,7 +58,7 @@ class Settings:
     keep: float = 0.9  # share of a class's pseudo-labels that is kept, the surest first
     mind_shift: bool = True  # answers of "known" that agree on a shift move all known classes
     # When to believe that nothing is new.
-    quiet_labels: int = 16  # answers, none of them new, after which the loop stops
+    quiet_labels: int = 8  # answers, none of them new, after which the loop stops
 
     def __post_init__(self) -> None:
         for name, values in (("labeller", Labeller), ("query", Query), ("nearest", Nearest)):
