@@ -109,8 +109,13 @@ class GraphLabeller:
         return Step(ask, self._above, t_inner, done=ask.size == 0)
 
     def _quiet(self, answers: Answers) -> bool:
-        """Enough answers, none of them new, and no more samples above T_inner than chance has."""
-        if answers.new_names or len(answers) < self._settings.quiet_labels:
+        """Enough answers, none of them new, and no more samples above T_inner than chance has.
+
+        In a shifted pool the first answers go to what is merely shifted: the next ones, which know
+        of it, must find nothing new either.
+        """
+        least = self._settings.quiet_labels * (2 if self._shifted else 1)
+        if answers.new_names or len(answers) < least:
             return False
         calibration, n = self._detector.calibration, len(self._pool)
         exceeded = calibration.exceedance * calibration.count
