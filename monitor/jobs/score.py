@@ -33,7 +33,6 @@ from monitor.jobs.work import planned_pieces
 from monitor.novelty.detector import Detector
 from monitor.store.files import KNOWN, NOVEL, VERDICTS, table
 
-
 # The engine gives a few dozen images at a time; judged so many together, each costs a fifth.
 _JUDGED_AT_ONCE = 256
 

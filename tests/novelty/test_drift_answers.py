@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from monitor.evaluation.cell import auroc
+from monitor.novelty.answers import Answers
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift_adapt import adapt, adapted
 from monitor.novelty.drift_answers import shifted_answers, with_looks
 from monitor.novelty.drift_sketch import Sketch
 from monitor.novelty.graph import Space
+from monitor.novelty.graph_labeller import GraphLabeller
 from monitor.novelty.inner_loop import drive, inner_loop
 from monitor.novelty.settings import Settings
 from tests.novelty.worlds import World, name
@@ -188,3 +190,20 @@ def test_the_same_answers_lead_to_the_same_detector(world: World, detector: Dete
     pool, _ = drawn(world, 60, DIRT)
     one, two = (adapt(Sketch.of(detector), pool, {}, furthest=5.0, seed=4) for _ in range(2))
     np.testing.assert_array_equal(one.detector.s0(pool), two.detector.s0(pool))
+
+
+def test_a_shifted_pool_is_not_called_quiet_by_answers_that_knew_of_no_shift(
+    world: World, detector: Detector
+) -> None:
+    """Noise hides in no excess above T_inner; the first answers go to it, and say known."""
+    pool, labels = drawn(world, 30)
+    enough = detector.settings.quiet_labels
+    asked = np.linspace(0, len(pool) - 1, enough).astype(np.intp)
+    answers = Answers.none(detector).plus(asked, [labels[i] for i in asked])
+    labeller = GraphLabeller(detector, pool, np.random.default_rng(0))
+    labeller._above = 0
+    assert labeller._quiet(answers)
+    labeller._looks = with_looks(detector, pool, shares(pool, answers.known()), answers.known())
+    assert not labeller._quiet(answers)
+    others = np.setdiff1d(np.arange(len(pool)), asked)[:enough]
+    assert labeller._quiet(answers.plus(others, [labels[i] for i in others]))
