@@ -3,7 +3,8 @@
     python -m bench.inner_loop
 
 The straightforward loop scores with one scikit-learn PCA per class and spreads labels with
-scikit-learn's LabelSpreading over raw features, once per round, as one would first write it.
+scikit-learn's LabelSpreading over raw features, once per round, as one would first write it. Both
+have one thread, since threads that wait for each other count as work.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.semi_supervised import LabelSpreading
+from threadpoolctl import threadpool_limits
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
@@ -60,6 +62,7 @@ def main() -> None:
     parser.add_argument("--pool", type=int, default=10_000)
     parser.add_argument("--budget", type=int, default=125)
     options = parser.parse_args()
+    threadpool_limits(1)
     rng = np.random.default_rng(0)
     means = rng.normal(size=(KNOWN + NEW, DIMENSION)) * 0.5
     x, y = draw(rng, means[:KNOWN], 4000)

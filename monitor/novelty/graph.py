@@ -8,7 +8,7 @@ then flow along its edges.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
@@ -69,6 +69,7 @@ class PoolGraph:
     """Neighbours of every node, and what flows along them."""
 
     weights: sparse.csr_matrix
+    _reach: dict[int, sparse.csr_matrix] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, points: Floats, neighbours: int) -> PoolGraph:
@@ -108,8 +109,7 @@ class PoolGraph:
         find a class that is a fiftieth of it.
         """
         n = len(weights)
-        near = self._walk()[:n, :n]
-        reach = (near + near @ near + near @ near @ near).tocsr()
+        reach = self._within_three(n)
         dimmed = np.zeros(n)
 
         def dim(sample: int) -> None:
@@ -129,6 +129,14 @@ class PoolGraph:
             taken[best] = True
             dim(best)
         return np.array(picked, dtype=np.intp)
+
+    def _within_three(self, n: int) -> sparse.csr_matrix:
+        """What lies three steps or less away, among the first nodes."""
+        if n not in self._reach:
+            near = self._walk()[:n, :n]
+            twice = near @ near
+            self._reach[n] = (near + twice + twice @ near).tocsr()
+        return self._reach[n]
 
     def _walk(self) -> sparse.csr_matrix:
         """Edge weights that sum to one over each node's neighbours."""

@@ -43,15 +43,18 @@ class GraphLabeller:
         self._space = Space.of(pool, reserve, self._held, self._settings)
         self._points = self._space.place(np.concatenate([pool, reserve]))
         self._graph = PoolGraph.of(self._points, self._settings.neighbours)
-        self._above = int((detector.s0(pool) > detector.calibration.t_inner).sum())
         # The classes as they look in this pool: with a shifted look each, once answers tell of it.
         self._looks = detector
+        self._moved_answers = 0
         self._weigh(Answers.none(detector))
+        self._above = int((self._s0[: len(pool)] > detector.calibration.t_inner).sum())
         self._shares: np.ndarray | None = None
         self._names: list[str] = []
 
     def _weigh(self, answers: Answers) -> None:
         """Per sample, how much it is worth a question, and how likely it is new."""
+        errors = self._looks.fre(np.concatenate([self._pool, self._detector.reserve()[0]]))
+        self._nearest, self._s0 = errors.argmin(axis=1), errors.min(axis=1)
         away, unlike, unreached = self._away(), self._unlike(), self._unreached(answers)
         look = _standard(away + unlike + unreached)
         self._novelty: np.ndarray = np.exp(_CONTRAST * np.clip(look, -_EXTREME, _EXTREME))
@@ -77,13 +80,12 @@ class GraphLabeller:
         Held-out samples of the nearest class, that is: classes differ in their spread, and what
         is much for one is common in another.
         """
-        errors = self._looks.fre(np.concatenate([self._pool, self._detector.reserve()[0]]))
-        nearest, logs = errors.argmin(axis=1), np.log(errors.min(axis=1) + _TINY)
+        logs = np.log(self._s0 + _TINY)
         held = logs[len(self._pool) :]
-        usual = np.full(errors.shape[1], held.mean())
+        usual = np.full(len(self._looks.classes), held.mean())
         for index in np.unique(self._held):
             usual[index] = held[self._held == index].mean()
-        return _standard(self._graph.smoothed(logs - usual[nearest])[: len(self._pool)])
+        return _standard(self._graph.smoothed(logs - usual[self._nearest])[: len(self._pool)])
 
     def _unreached(self, answers: Answers) -> np.ndarray:
         """Per sample, how few held-out known samples lie in its neighbourhood, standardised.
@@ -111,10 +113,11 @@ class GraphLabeller:
     def _quiet(self, answers: Answers) -> bool:
         """Enough answers, none of them new, and no more samples above T_inner than chance has.
 
-        In a shifted pool the first answers go to what is merely shifted: the next ones, which know
-        of it, must find nothing new either.
+        Where most of them have moved with a shift, they went to what is merely shifted: the next
+        ones, which know of it, must find nothing new either.
         """
-        least = self._settings.quiet_labels * (2 if self._shifted else 1)
+        mostly_moved = 2 * self._moved_answers > len(answers)
+        least = self._settings.quiet_labels * (2 if mostly_moved else 1)
         if answers.new_names or len(answers) < least:
             return False
         calibration, n = self._detector.calibration, len(self._pool)
@@ -150,14 +153,18 @@ class GraphLabeller:
         """Spread the answers. The columns are what is known, with its looks, and what is new."""
         known = len(self._detector.classes)
         self._names = answers.new_names
-        self._looks = self._detector
-        if moved := self._moved(answers):
+        was_shifted, self._looks = self._shifted, self._detector
+        moved = self._moved(answers)
+        self._moved_answers = len(moved)
+        if moved:
             # Being far from what was held out is no evidence any more: the shift is far, too.
             self._shares = self._spread(answers, apart=moved)
             reached = self._shares[: len(self._pool), known : 2 * known]
             self._looks = with_looks(self._detector, self._pool, reached, moved)
             self._weigh(answers)
             return
+        if was_shifted:
+            self._weigh(answers)
         shares = self._spread(answers)
         if self._names:
             new = np.clip(self._new, _LEAST_EVIDENCE, 1 - _LEAST_EVIDENCE)[:, None]
@@ -239,7 +246,7 @@ class GraphLabeller:
         lessons[told] = shares[told]
         known = np.where(guessed, shares[:, :first].sum(axis=1), 0.0)
         score = TwoOpinions.fit(
-            self._looks, self._space, groups, self._pool, lessons, known, self._settings
+            self._looks, self._space, groups, (self._pool, self._s0), lessons, known
         )
         return Conclusion(score, tuple(pseudo))
 

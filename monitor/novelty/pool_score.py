@@ -13,7 +13,6 @@ from monitor.novelty.arrays import Floats
 from monitor.novelty.bank import SubspaceBank
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.graph import Space
-from monitor.novelty.settings import Settings
 from monitor.novelty.subspace import Subspace
 
 # A floor under FRE, as a share of T_inner: a sample that a tiny class reproduces exactly must
@@ -144,19 +143,20 @@ class TwoOpinions:
         detector: Detector,
         space: Space,
         groups: Sequence[Floats],
-        pool: Floats,
+        scored: tuple[Floats, np.ndarray],
         lessons: np.ndarray,
         known: np.ndarray,
-        settings: Settings,
     ) -> TwoOpinions:
         """From the samples of each new class, and the share of each class in the pool's samples.
 
+        ``scored`` is the pool, and S⁰ of it and of what is held out, which takes long to find out.
         ``lessons`` are shares that may be learnt from; ``known`` is how surely a sample, not
         learnt from, belongs to what is known. Scales and T_inner come from held-out samples,
         whom the discriminant has seen, so from two half-fits, each judged on the other half; and
         from the known part of the pool, since a few held-out samples, by which the space itself
         was whitened, look tamer than what is still to come.
         """
+        (pool, s0), settings = scored, detector.settings
         bank = SubspaceBank([Subspace.fit(g, variance=settings.variance) for g in groups])
         reserve, held = detector.reserve()
         taught = lessons.sum(axis=1) > 0
@@ -174,7 +174,8 @@ class TwoOpinions:
         for half in (even, ~even):
             other = opinion(~half if (~half).any() else everyone)
             odds[: len(reserve)][half] = other(reserve[half])
-        ratio = log_ratio(detector, bank, np.concatenate([reserve, pool]))
+        new = bank.fre(np.concatenate([reserve, pool])).min(axis=1)
+        ratio = log_over(detector, np.roll(s0, len(reserve)), new)
         judged = np.concatenate([everyone, known >= _SURE])
         scales = (Standard.of(ratio[judged]), Standard.of(odds[judged]))
         total = scales[0](ratio[judged]) + scales[1](odds[judged])

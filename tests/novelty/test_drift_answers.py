@@ -203,7 +203,7 @@ def test_a_shifted_pool_is_not_called_quiet_by_answers_that_knew_of_no_shift(
     labeller = GraphLabeller(detector, pool, np.random.default_rng(0))
     labeller._above = 0
     assert labeller._quiet(answers)
-    labeller._looks = with_looks(detector, pool, shares(pool, answers.known()), answers.known())
+    labeller._moved_answers = enough - 1
     assert not labeller._quiet(answers)
     others = np.setdiff1d(np.arange(len(pool)), asked)[:enough]
     assert labeller._quiet(answers.plus(others, [labels[i] for i in others]))
