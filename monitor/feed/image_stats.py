@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.feed.alike import alike
+
 # Fine structure is measured on the centre, unscaled, since scaling hides noise and blur; so many
 # pixels are enough for a stable figure and bound the cost for frames of any size.
 _WINDOW = 96
@@ -75,13 +77,8 @@ def image_stats(images: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
     (2, 8)
     """
     found = np.empty((len(images), len(STATS)), np.float32)
-    by_shape: dict[tuple[int, ...], list[int]] = {}
-    for index, image in enumerate(images):
-        by_shape.setdefault(image.shape, []).append(index)
-    for indices in by_shape.values():
-        for first in range(0, len(indices), _TOGETHER):
-            chosen = indices[first : first + _TOGETHER]
-            found[chosen] = _stats([images[i] for i in chosen])
+    for chosen in alike(images, _TOGETHER):
+        found[chosen] = _stats([images[i] for i in chosen])
     return found
 
 

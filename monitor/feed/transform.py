@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from monitor.feed.alike import alike
 from monitor.feed.backbone_errors import UnsupportedPreprocessing
 
 _DECODE_AT_LEAST = 2
@@ -105,13 +106,8 @@ class Preprocessing:
     def apply_all(self, images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
         """The same for several, as one array; to the bit what each would be by itself."""
         prepared = np.empty((len(images), self.size, self.size, 3), np.uint8)
-        by_shape: dict[tuple[int, ...], list[int]] = {}
-        for index, image in enumerate(images):
-            by_shape.setdefault(image.shape, []).append(index)
-        for indices in by_shape.values():
-            for first in range(0, len(indices), _TOGETHER):
-                chosen = indices[first : first + _TOGETHER]
-                prepared[chosen] = self._prepare(np.stack([images[i] for i in chosen]))
+        for chosen in alike(images, _TOGETHER):
+            prepared[chosen] = self._prepare(np.stack([images[i] for i in chosen]))
         return prepared
 
     def _prepare(self, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
