@@ -61,7 +61,7 @@ def events(config: Config, kind: str) -> list[dict[str, Any]]:
         return [dict(e.payload) for e in tx.events.after(kinds=[kind], limit=10_000)]
 
 
-def test_a_dark_lens_is_drift_and_is_learnt(config: Config, tmp_path: Path) -> None:
+def test_a_dark_lens_is_drift(config: Config, tmp_path: Path) -> None:
     before: Summary = run(config, once=True)
     assert before.labels == 0
     assert events(config, "drift.detected") == []
@@ -73,6 +73,16 @@ def test_a_dark_lens_is_drift_and_is_learnt(config: Config, tmp_path: Path) -> N
     assert after.labels <= config.drift.confirm_labels
     assert len(found) == 1
     assert "darker" in found[0]["words"]
+
+
+def test_a_lens_that_is_not_too_dark_is_learnt(config: Config, tmp_path: Path) -> None:
+    """A little darker, and some classes would be carried further than is allowed."""
+    for pool in range(6, 8):
+        write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL, dark=22)
+    after = run(config, once=True)
+    assert after.discovered == ()
+    assert after.labels <= config.drift.confirm_labels
+    assert len(events(config, "drift.detected")) == 1
     assert events(config, "detector.adapted")
 
 
