@@ -12,10 +12,16 @@ from monitor.errors import ConcladError
 from monitor.evaluation.errors import CellsFailedError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from monitor.evaluation.cell import Cell
     from monitor.evaluation.data import LabelledFeatures
+    from monitor.evaluation.live_monitor import States, Steps
     from monitor.evaluation.runner import Outcome
     from monitor.feed.dataset import RejectedSample
+    from monitor.novelty.drift import Sketch
+    from monitor.pipeline.looking import Looked
 
 # The one that needs no network beyond the package index.
 DEFAULT_BACKBONE = "embedded"
@@ -48,8 +54,34 @@ def _listed(convert: Callable[[str], Any], example: str) -> Callback:
 
 _NUMBERS = _listed(int, "0,1,2")
 _SHARES = _listed(float, "0.00625,0.0125")
+_LIVE_SHARES = _listed(float, "0.02,0.1")
 _NAMES = _listed(str, "robust,paper")
 _FILE = click.Path(path_type=Path)
+_COUNT = click.IntRange(min=1)
+
+# Options of --live by the name that its plan has for them, and options that it has no use for.
+_LIVE = {
+    "known": "--known",
+    "new": "--new",
+    "labelled": "--labelled",
+    "pool": "--pool",
+    "pools": "--pools",
+    "shares": "--share",
+    "clean": "--clean",
+    "sources": "--sources",
+    "trickle": "--trickle",
+    "false_rounds": "--false-rounds",
+}
+_NOT_LIVE = {
+    "initial": "--initial",
+    "increments": "--increment",
+    "budgets": "--budget",
+    "methods": "--methods",
+    "ratio": "--ratio",
+    "test_share": "--test-share",
+    "holdout_share": "--holdout-share",
+    "class_order": "--class-order",
+}
 
 
 @click.command()
@@ -104,6 +136,32 @@ _FILE = click.Path(path_type=Path)
     "--corruption", callback=_NAMES, help="For --shift: noise,blur,… instead of all of them."
 )
 @click.option("--severity", callback=_NUMBERS, help="For --shift: a list instead of 1 to 5.")
+@click.option(
+    "--live", is_flag=True, help="Play feeds to the whole monitor instead: when does it notice?"
+)
+@click.option("--known", type=_COUNT, help="For --live: known classes (3).")
+@click.option("--new", type=_COUNT, help="For --live: new classes (1).")
+@click.option("--labelled", type=_COUNT, help="For --live: labelled images of a known class (100).")
+@click.option("--pool", type=_COUNT, help="For --live: images in a pool (300).")
+@click.option("--pools", type=_COUNT, help="For --live: pools that hold something new (10).")
+@click.option(
+    "--share",
+    "shares",
+    callback=_LIVE_SHARES,
+    help="For --live: new images as a share of a pool; a list compares them; 0 stays clean.",
+)
+@click.option("--clean", type=click.IntRange(min=0), help="For --live: clean pools before (5).")
+@click.option("--sources", type=_COUNT, help="For --live: sources with habits of their own (1).")
+@click.option(
+    "--trickle",
+    type=click.IntRange(min=0),
+    help="For --live: questions a week that a quiet feed may ask (21).",
+)
+@click.option(
+    "--false-rounds",
+    type=click.FloatRange(min=0, min_open=True),
+    help="For --live: needless rounds a month that are promised (1).",
+)
 @click.option("--list-methods", is_flag=True, help="Show every method and exit.")
 @click.option("--list-plans", is_flag=True, help="Show every named plan and exit.")
 def evaluate(
@@ -119,6 +177,7 @@ def evaluate(
     shift: bool,
     corruption: tuple[str, ...] | None,
     severity: tuple[int, ...] | None,
+    live: bool,
     list_methods: bool,
     list_plans: bool,
     **changes: Any,
@@ -137,11 +196,21 @@ def evaluate(
         raise click.UsageError("give --features F.npz or --data F.parquet")
     if shift and not data:
         raise click.UsageError("--shift needs images: give --data F.parquet")
+    if shift and live:
+        raise click.UsageError("--shift and --live measure different things; give one of them")
+    live_changes = {name: changes.pop(name) for name in _LIVE}
+    if not live:
+        _refuse(live_changes, _LIVE, "only means something with --live")
     if out is None:
         raise click.UsageError("give --out, the folder for the results")
     if shift:
         for path in data:
             _shift(path, label_column, backbone, changes, corruption, severity, out)
+        return
+    if live:
+        _refuse({**changes, "plan": plan_name}, {**_NOT_LIVE, "plan": "--plan"}, _UNUSED)
+        live_changes["seeds"] = changes["seeds"]
+        _live(features, data, label_column, backbone, live_changes, out, jobs=jobs, force=force)
         return
     # Imported only now: they bring scientific libraries that take seconds to load.
     from monitor.evaluation.plans import Plan, named_plan
@@ -153,6 +222,73 @@ def evaluate(
     datasets = _datasets(features, data, label_column, backbone)
     outcome = run_plan(plan, datasets, out, jobs=jobs, force=force, progress=_show)
     _report(outcome, out, reference)
+
+
+_UNUSED = "means nothing with --live, which has options of its own"
+
+
+def _refuse(given: Mapping[str, Any], options: Mapping[str, str], why: str) -> None:
+    """An option that would do nothing is a misunderstanding."""
+    for name, option in options.items():
+        if given[name] is not None:
+            raise click.UsageError(f"{option} {why}")
+
+
+def _live(
+    features: tuple[Path, ...],
+    data: tuple[Path, ...],
+    label_column: str,
+    backbones: tuple[str, ...],
+    changes: Mapping[str, Any],
+    out: Path,
+    *,
+    jobs: int,
+    force: bool,
+) -> None:
+    from monitor.evaluation.live_plan import LivePlan
+    from monitor.evaluation.live_report import write_live_report
+    from monitor.evaluation.live_run import run_live
+
+    plan = LivePlan().with_changes(**changes).checked()
+    datasets = _datasets(features, data, label_column, backbones)
+    outcome = run_live(
+        plan, datasets, out, live_steps(), jobs=jobs, force=force, progress=_show_feed
+    )
+    if outcome.records:
+        for table in write_live_report(outcome.records, outcome.meta, out):
+            click.echo(f"{table.title}\n\n{table.markdown()}\n")
+        click.echo(f"Wrote {out / 'live.json'} and {out / 'live.md'}.")
+    _fail(outcome.failures, "feeds")
+
+
+def live_steps() -> Steps:
+    """The steps of ``conclad run``, with the defaults of its configuration."""
+    from functools import partial
+
+    from monitor.config.schema import Labels
+    from monitor.evaluation.live_monitor import Steps
+    from monitor.pipeline.deciding import budget_of
+
+    return Steps(look=_look, budget=partial(budget_of, labels=Labels()))
+
+
+def _look(
+    sketch: Sketch,
+    features: NDArray[np.float32],
+    sources: NDArray[np.object_],
+    states: States,
+    at: float,
+) -> Looked:
+    import numpy as np
+
+    from monitor.feed.image_stats import STATS
+    from monitor.novelty.drift import DriftSettings
+    from monitor.pipeline.looking import Past, look
+
+    past = Past(states, {str(source): at for source in sources})
+    # Features say nothing of brightness or sharpness: drift is watched without them.
+    stats = np.empty((0, len(STATS)), np.float32)
+    return look(sketch, features, sources, stats, past, DriftSettings())
 
 
 def _report(outcome: Outcome, out: Path, reference: str) -> None:
@@ -167,10 +303,14 @@ def _report(outcome: Outcome, out: Path, reference: str) -> None:
         for table in comparisons(outcome.records, judged):
             click.echo(f"{table.title}\n\n{table.markdown()}\n")
         click.echo(f"Wrote {out / 'results.json'}, {out / 'report.md'} and {out / 'report.html'}.")
-    if not outcome.complete:
-        listed = "; ".join(f"{key}: {reason}" for key, reason in outcome.failures.items())
+    _fail(outcome.failures, "cells")
+
+
+def _fail(failures: Mapping[str, str], what: str) -> None:
+    if failures:
+        listed = "; ".join(f"{key}: {reason}" for key, reason in failures.items())
         raise CellsFailedError(
-            f"{len(outcome.failures)} cells failed ({listed}); the others are kept, and the same "
+            f"{len(failures)} {what} failed ({listed}); the others are kept, and the same "
             f"command tries these again"
         )
 
@@ -263,10 +403,14 @@ def _left_out(samples: Sequence[RejectedSample]) -> None:
 
 
 def _show(cell: Cell, done: int, total: int, status: str, left: float | None) -> None:
+    _show_feed(cell.key, done, total, status, left)
+
+
+def _show_feed(key: str, done: int, total: int, status: str, left: float | None) -> None:
     if status == "kept":
         return
     rest = "" if left is None or done == total else f", about {_duration(left)} left"
-    click.echo(f"[{done}/{total}] {cell.key}: {status}{rest}", err=True)
+    click.echo(f"[{done}/{total}] {key}: {status}{rest}", err=True)
 
 
 def _duration(seconds: float) -> str:

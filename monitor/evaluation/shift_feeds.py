@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import betabinom
 
 from monitor.evaluation.shift_data import Seen
 from monitor.evaluation.shift_naive import naive_alarms
 from monitor.novelty.drift import DriftSettings
 from monitor.novelty.drift_pool import Watched, watch
+from monitor.novelty.drift_split import SourceSplit
 from monitor.novelty.inner_loop import drive, inner_loop
-from monitor.novelty.trigger import Evidence, Tally
+from monitor.novelty.pool_look import look
+from monitor.novelty.trigger import Evidence, TriggerSettings, Watch
 
 if TYPE_CHECKING:
     from monitor.evaluation.shift import ShiftWorld
@@ -29,28 +32,27 @@ _NEW_ONLY = 1 / 3
 # How even the mix of classes is from pool to pool of a clean year; 3 lets any class go missing
 # in some of them.
 _MIX = 3.0
-# The default of the monitor: pools between false alarms of the trigger.
-_FALSE_ALARMS = 100.0
 _SOURCE = "source"
+# Nothing is asked besides what the trigger opens: it alone is measured here.
+_TRIGGER = TriggerSettings(trickle_per_week=0)
 
 
 def watched(world: ShiftWorld, shifted: Seen) -> Record:
     """Pools until drift is told, None if it never is, and what else a shift alone brings about.
 
-    ``triggered`` is whether its first two pools seemed to hold something new once the shift was
-    taken back; ``false_classes`` counts what the inner loop makes of a pool of it.
+    ``triggered`` is whether the trigger opened a round on one of its first two pools, once the
+    shift was taken back; ``false_classes`` counts what the inner loop makes of a pool of it.
     """
     quiet = _Quiet(world)
     draw = _drawn(world, shifted)
-    evidence = Evidence()
-    state = quiet.state
+    state, trigger, triggered = quiet.state, Watch(), False
     for number in (1, 2):
-        found = quiet.watch(state, draw(), number)
+        pool = draw()
+        found = quiet.watch(state, pool, number)
         state = found.states
-        part = found.split.sources[_SOURCE]
-        evidence = evidence.weighed(
-            {_SOURCE: Tally(part.samples, part.left)}, world.detector.calibration
-        )
+        seen = _evidence(world, pool, found.split.sources[_SOURCE])
+        trigger, decision = trigger.decided(seen, at=quiet.at(number), settings=_TRIGGER)
+        triggered |= decision.kind == "round"
     sample = world.take(shifted, world.plan.pool)
     update = drive(
         inner_loop(world.detector, sample.features, budget=quiet.settings.confirm_labels),
@@ -60,10 +62,25 @@ def watched(world: ShiftWorld, shifted: Seen) -> Record:
         "kind": "watch",
         "feed": "shifted",
         "pools": quiet.told(draw),
-        "triggered": evidence.verdict(_FALSE_ALARMS).triggered,
+        "triggered": triggered,
         "false_classes": len(update.discoveries),
         "labels": update.labels,
     }
+
+
+def _evidence(world: ShiftWorld, pool: Floats, part: SourceSplit) -> Evidence:
+    """What the trigger weighs of a pool of one source, as the monitor's inspection has it.
+
+    Beside clean references everything shifted looks new: of a shifted source only the images
+    count that the shift leaves above T_inner.
+    """
+    if not part.shifted:
+        seen = look(world.detector, pool)
+        return Evidence(seen.strength, images=len(pool), references=seen.references)
+    usual = world.detector.fre_calibration
+    above = usual.exceedance * usual.count
+    chance = betabinom.sf(part.left - 1, part.samples, above + 1, usual.count - above + 1)
+    return Evidence({}, images=0, references=0, shifted={_SOURCE: float(chance)})
 
 
 def watched_without_shift(world: ShiftWorld) -> list[Record]:
@@ -119,9 +136,14 @@ class _Quiet:
 
     def watch(self, state: Any, pool: Floats, number: int) -> Watched:
         """One more pool; the first after the quiet period has number one."""
-        at = 3600 * _HOURS * (self.settings.quiet_pools + number)
         sources = [_SOURCE] * len(pool)
-        return watch(self._world.sketch, state, pool, sources, at=at, settings=self.settings)
+        return watch(
+            self._world.sketch, state, pool, sources, at=self.at(number), settings=self.settings
+        )
+
+    def at(self, number: int) -> float:
+        """When that pool was taken."""
+        return 3600 * _HOURS * (self.settings.quiet_pools + number)
 
     def told(self, draw: Draw) -> dict[str, int | None]:
         """The pool at which each detector first tells a drift."""

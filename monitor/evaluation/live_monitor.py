@@ -1,0 +1,117 @@
+"""The monitor's walk, pool by pool, without a cluster and without a store.
+
+How a pool is inspected and how many questions it may ask are the running monitor's own functions.
+They are handed in: this package lies below theirs and knows neither state nor configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.evaluation.live_feed import Floats, Pool
+from monitor.novelty.detector import Detector, Scores
+from monitor.novelty.drift import DriftSettings, DriftVerdict, Sketch
+from monitor.novelty.inner_loop import Update, drive, inner_loop
+from monitor.novelty.trigger import Evidence, TriggerSettings, Watch
+
+#: Why people were asked: the trigger, the weekly allowance, or a shift that has begun.
+Kind = Literal["quiet", "round", "probe", "confirm"]
+States = Mapping[str, Mapping[str, Any]]
+
+
+class Looked(Protocol):
+    """What the inspection of a pool gives: evidence, and the drift of its sources."""
+
+    @property
+    def seen(self) -> Evidence: ...
+    @property
+    def verdicts(self) -> Mapping[str, DriftVerdict]: ...
+    @property
+    def states(self) -> States: ...
+
+
+class Look(Protocol):
+    """Inspect a pool that was taken ``at`` this time; ``states`` is what drift remembers."""
+
+    def __call__(
+        self,
+        sketch: Sketch,
+        features: Floats,
+        sources: NDArray[np.object_],
+        states: States,
+        at: float,
+    ) -> Looked: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The running monitor's own steps: inspecting a pool, and how much it may ask."""
+
+    look: Look
+    budget: Callable[[int], int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """What became of a pool. ``verdicts`` and ``detector`` are from before anybody was asked."""
+
+    kind: Kind
+    detector: Detector
+    verdicts: Scores
+    update: Update | None
+
+    @property
+    def questions(self) -> int:
+        return self.update.labels if self.update else 0
+
+    @property
+    def trickle_questions(self) -> int:
+        """Those that the allowance paid for: a probe's first round."""
+        return len(self.update.rounds[0].asked) if self.update and self.kind == "probe" else 0
+
+    @property
+    def discovered(self) -> tuple[str, ...]:
+        return tuple(d.name for d in self.update.discoveries) if self.update else ()
+
+
+class LiveMonitor:
+    """A monitor whose people answer at once and are always right."""
+
+    def __init__(
+        self, detector: Detector, steps: Steps, settings: TriggerSettings, seed: int = 0
+    ) -> None:
+        self.detector = detector
+        self._steps, self._settings, self._seed = steps, settings, seed
+        self._sketch = Sketch.of(detector)
+        self._watch = Watch()
+        self._states: States = {}
+
+    def take(self, pool: Pool, at: float) -> Taken:
+        """Score a pool, inspect it, decide, ask if need be, and learn what the answers name."""
+        detector = self.detector
+        verdicts = detector.score(pool.features)
+        looked = self._steps.look(self._sketch, pool.features, pool.sources, self._states, at)
+        self._states = looked.states
+        self._watch, decision = self._watch.decided(looked.seen, at=at, settings=self._settings)
+        kind: Kind = decision.kind
+        budget = self._steps.budget(len(pool.features))
+        if kind != "round" and any(v.started for v in looked.verdicts.values()):
+            kind, budget = "confirm", min(budget, DriftSettings().confirm_labels)
+        if kind == "quiet":
+            return Taken(kind, detector, verdicts, None)
+        probe = min(decision.questions, budget) if kind == "probe" else 0
+        loop = inner_loop(detector, pool.features, budget=budget, seed=self._seed, probe=probe)
+        update = drive(loop, lambda i: str(pool.labels[i]))
+        if update.discoveries:
+            self.detector = update.apply(detector, pool.features, seed=self._seed)
+            self._sketch = Sketch.of(self.detector)
+            self._watch = self._watch.learnt()
+        elif not probe:
+            # A few questions of a probe do not say that nothing is new.
+            self._watch = self._watch.nothing_new(looked.seen.strength)
+        return Taken(kind, detector, verdicts, update)

@@ -1,0 +1,290 @@
+"""Writes down when the monitor noticed something new, what it asked, and what its verdicts say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from monitor.evaluation.live import Record
+from monitor.evaluation.live_naive import NAIVE
+from monitor.evaluation.plots import Plot
+from monitor.evaluation.store import write_bytes
+from monitor.evaluation.summary import percent
+from monitor.evaluation.tables import Table
+
+_NOTHING = "–"
+_OURS = "conclad"
+# Okabe and Ito's colours; a marker of its own for each line says the same without colour.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
+_MARKERS = ("o", "s", "^", "D", "v")
+
+_HOW_TO_READ = (
+    "Feeds of one pool a day: {clean} clean pools, then {pools} pools of {pool} images with the "
+    "given share of {new} new class(es); {known} known classes of {labelled} labelled images "
+    "each, {sources} source(s). Noticed means that a person was asked and named something new. "
+    "Questions are answered at once and rightly. The promise is {false_rounds:g} needless rounds "
+    "a month, the allowance {trickle} questions a week. Immediate verdicts judge single images, "
+    "closed ones the images of a whole pool together, both before anybody was asked; settled ones "
+    "follow the answers. The naive alternatives judge each pool by itself, at a level of one false "
+    "alarm in {run:.0f} pools, but for the paper's rule, which has none."
+)
+
+
+def write_live_report(records: Sequence[Record], meta: Mapping[str, Any], out: Path) -> list[Table]:
+    """Write ``live.md`` and ``plots/*.png`` beside ``live.json``; returns the tables."""
+    tables = live_tables(records, meta)
+    plots = list(live_plots(records, meta))
+    settings = meta["plan"]["live"]
+    run = 30 / settings["false_rounds"]
+    page = ["# When the monitor notices", _HOW_TO_READ.format(**settings, run=run)]
+    if any(record["reused"] for record in records):
+        page.append(
+            "Some feeds are longer than the data: there images were shown more than once "
+            "(`reused` in `live.json`)."
+        )
+    page += [f"![{plot.description}](plots/{plot.name}.png)" for plot in plots]
+    page += [f"## {table.title}\n\n{table.markdown()}" for table in tables]
+    folder = out / "plots"
+    folder.mkdir(parents=True, exist_ok=True)
+    for plot in plots:
+        write_bytes(folder / f"{plot.name}.png", plot.png)
+    write_bytes(out / "live.md", ("\n\n".join(page) + "\n").encode())
+    return tables
+
+
+def live_tables(records: Sequence[Record], meta: Mapping[str, Any]) -> list[Table]:
+    with_new = [r for r in records if r["present"]]
+    tables = [_noticed(with_new), _verdicts(with_new), _naive(with_new)] if with_new else []
+    return [*tables, _clean(records, meta)]
+
+
+def _noticed(records: Sequence[Record]) -> Table:
+    return Table(
+        "Noticed, by share",
+        (
+            "data, share",
+            "feeds",
+            "in the first pool",
+            "within ten",
+            "median pool",
+            "by the trigger",
+            "classes found",
+            "questions until noticed",
+            "questions in all",
+        ),
+        tuple(
+            (
+                name,
+                str(len(rows)),
+                _points(_within(rows, 1)),
+                _points(_within(rows, 10)),
+                _median([r["noticed_in"] for r in rows]),
+                _points(float(np.mean([r["noticed_by"] == "round" for r in rows]))),
+                f"{sum(r['found'] for r in rows)} of {sum(r['present'] for r in rows)}",
+                _mean(rows, "questions_until_noticed"),
+                _mean(rows, "questions"),
+            )
+            for name, rows in _by_share(records)
+        ),
+    )
+
+
+def _verdicts(records: Sequence[Record]) -> Table:
+    """AUROC / recall / false novel, in percent, at each time; then what was learnt."""
+    whens = ("immediate", "closed", "settled")
+    return Table(
+        "Verdicts: AUROC / new called novel / known called novel (%)",
+        ("data, share", *whens, "learnt called novel", "learnt given the right class"),
+        tuple(
+            (
+                name,
+                *(
+                    " / ".join(
+                        _mean(rows, f"{what}_{w}", 100) for what in ("auroc", "recall", "false")
+                    )
+                    for w in whens
+                ),
+                _mean(rows, "novel_after", 100),
+                _mean(rows, "right_after", 100),
+            )
+            for name, rows in _by_share(records)
+        ),
+    )
+
+
+def _naive(records: Sequence[Record]) -> Table:
+    return Table(
+        "Noticed in the first pool / within ten (%), beside naive alternatives",
+        ("data, share", _OURS, *NAIVE),
+        tuple(
+            (name, *(_first_and_ten(rows, _noticed_by(w)) for w in (_OURS, *NAIVE)))
+            for name, rows in _by_share(records)
+        ),
+    )
+
+
+def _clean(records: Sequence[Record], meta: Mapping[str, Any]) -> Table:
+    promise = meta["plan"]["live"]["false_rounds"] / 30
+    datasets = list(dict.fromkeys((r["dataset"], r["backbone"]) for r in records))
+    groups = [
+        (f"{d}, {b}", [r for r in records if (r["dataset"], r["backbone"]) == (d, b)])
+        for d, b in datasets
+    ]
+    if len(groups) > 1:
+        groups.append(("all", list(records)))
+    return Table(
+        "Nothing new: rounds and alarms on clean pools",
+        (
+            "data",
+            "clean pools",
+            "needless rounds",
+            "promised at most",
+            "questions of the allowance, all pools",
+            *(f"alarms: {name}" for name in NAIVE),
+            "pools after learning",
+            "rounds there",
+        ),
+        tuple(
+            (
+                name,
+                str(_sum(rows, "clean_pools")),
+                str(_sum(rows, "needless_rounds")),
+                f"{promise * _sum(rows, 'clean_pools'):.1f}",
+                str(_sum(rows, "trickle_questions")),
+                *(str(sum(r["naive"][n]["false_alarms"] for r in rows)) for n in NAIVE),
+                str(_sum(rows, "learnt_pools")),
+                str(_sum(rows, "needless_learnt")),
+            )
+            for name, rows in groups
+        ),
+    )
+
+
+def live_plots(records: Sequence[Record], meta: Mapping[str, Any]) -> Iterator[Plot]:
+    """Noticed in the first pool and within ten, by share: a figure for each dataset."""
+    for dataset, backbone in dict.fromkeys((r["dataset"], r["backbone"]) for r in records):
+        rows = [
+            r
+            for r in records
+            if (r["dataset"], r["backbone"]) == (dataset, backbone) and r["present"]
+        ]
+        if rows:
+            yield _curve(f"{dataset} · {backbone}", rows, meta)
+
+
+def _curve(title: str, records: Sequence[Record], meta: Mapping[str, Any]) -> Plot:
+    shares = sorted({r["share"] for r in records})
+    by_share = [[r for r in records if r["share"] == share] for share in shares]
+    # As wide as evenly spaced shares need: 2% and 33% are both worth reading.
+    places = list(range(len(shares)))
+    figure = Figure(figsize=(9.2, 4.2), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, pools, what in zip(panels, (1, 10), ("the first pool", "ten pools"), strict=True):
+        for place, name in enumerate((_OURS, *NAIVE)):
+            axes.plot(
+                places,
+                [100 * _within(rows, pools, _noticed_by(name)) for rows in by_share],
+                label=name,
+                color=_COLOURS[place],
+                marker=_MARKERS[place],
+                markersize=5,
+                linewidth=2.4 if name == _OURS else 1.2,
+                zorder=3 if name == _OURS else 2,
+            )
+        axes.set_xticks(places, [percent(share) for share in shares])
+        axes.set_xlabel("new images in a pool")
+        axes.set_ylim(-3, 103)
+        axes.set_title(f"noticed within {what}" if pools > 1 else f"noticed in {what}", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="#dddddd", linewidth=0.7)
+        axes.set_axisbelow(True)
+    panels[0].set_ylabel("feeds (%)")
+    panels[1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
+    settings = meta["plan"]["live"]
+    figure.suptitle(
+        f"{title}: {settings['known']} known classes of {settings['labelled']} labelled images, "
+        f"pools of {settings['pool']}",
+        fontsize=10,
+    )
+    read = "; ".join(
+        f"at {percent(share)} {100 * _within(rows, 1):.0f} and {100 * _within(rows, 10):.0f}"
+        for share, rows in zip(shares, by_share, strict=True)
+    )
+    slug = "".join(c if c.isalnum() or c in "._-" else "_" for c in title.replace(" · ", "-"))
+    return Plot(
+        f"noticed-by-share-{slug}",
+        f"Noticed by share of new images: {title}",
+        f"Feeds of {title} in which something new was noticed in the first pool and within ten, "
+        f"in percent: {read}. The alternatives are in the table.",
+        _png(figure),
+    )
+
+
+Noticed = Callable[[Record], int | None]
+
+
+def _noticed_by(name: str) -> Noticed:
+    if name == _OURS:
+        return lambda record: record["noticed_in"]
+    return lambda record: record["naive"][name]["noticed_in"]
+
+
+def _within(
+    rows: Sequence[Record], pools: int, noticed: Noticed = lambda record: record["noticed_in"]
+) -> float:
+    """The share of feeds that were noticed within so many pools."""
+    return float(np.mean([(n := noticed(row)) is not None and n <= pools for row in rows]))
+
+
+def _first_and_ten(rows: Sequence[Record], noticed: Noticed) -> str:
+    return f"{100 * _within(rows, 1, noticed):.0f} / {100 * _within(rows, 10, noticed):.0f}"
+
+
+def _by_share(records: Sequence[Record]) -> list[tuple[str, list[Record]]]:
+    groups: dict[tuple[str, str, float], list[Record]] = {}
+    for record in records:
+        key = (record["dataset"], record["backbone"], record["share"])
+        groups.setdefault(key, []).append(record)
+    return [
+        (f"{dataset}, {backbone}, {percent(share)}", rows)
+        for (dataset, backbone, share), rows in groups.items()
+    ]
+
+
+def _median(pools: Sequence[int | None]) -> str:
+    """The median over all feeds; one that never noticed is later than any that did.
+
+    >>> _median([1, 1, None]), _median([1, None, None])
+    ('1', 'never')
+    """
+    middle = float(np.median([np.inf if number is None else number for number in pools]))
+    return "never" if np.isinf(middle) else f"{middle:g}"
+
+
+def _sum(rows: Sequence[Record], name: str) -> int:
+    return sum(row[name] for row in rows)
+
+
+def _mean(rows: Sequence[Record], name: str, scale: float = 1.0) -> str:
+    values = [scale * row[name] for row in rows if row[name] is not None]
+    return f"{np.mean(values):.1f}" if values else _NOTHING
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:.0f}%"
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = BytesIO()
+    # No software tag: the same records give the same bytes.
+    figure.savefig(buffer, format="png", dpi=130, metadata={"Software": None})
+    return buffer.getvalue()
