@@ -45,12 +45,18 @@ def _opened(source: str, told: Mapping[str, Any]) -> str:
 
 
 def _triggered(source: str, told: Mapping[str, Any]) -> str:
-    above = sum(counts[1] for counts in told["tallies"].values())
-    samples = sum(counts[0] for counts in told["tallies"].values())
-    where = f" ({source})" if source else ""
+    where = f" of {source}" if source else ""
     return (
-        f"pool {told['pool']}: {above} of {samples} images are {told['measure']}{where}, "
-        f"where {told['expected']:.1%} would be chance; asking up to {told['budget']} questions"
+        f"pool {told['pool']}: {sum(told['novel'].values())} of {told['images']} images look new"
+        f"{where}, and chance alone does that once in {1 / max(told['chance'], 1e-9):,.0f} pools; "
+        f"asking up to {told['budget']} questions"
+    )
+
+
+def _probed(source: str, told: Mapping[str, Any]) -> str:
+    return (
+        f"pool {told['pool']}: nothing new beyond chance; {told['budget']} questions about what "
+        "looks newest (labels.trickle_per_week)"
     )
 
 
@@ -74,6 +80,7 @@ _TELLERS: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
     "class.discovered": _discovered,
     "queries.opened": _opened,
     "pool.triggered": _triggered,
+    "pool.probed": _probed,
     "pool.unresolved": _unresolved,
     "detector.held": _held,
     "drift.detected": _drifted,

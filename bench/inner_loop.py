@@ -68,7 +68,7 @@ def main() -> None:
     x, y = draw(rng, means[:KNOWN], 4000)
     pool, truth = draw(rng, means, options.pool)
     detector = Detector.fit(x, y)
-    reserve, held = detector.reserve()
+    reserve, held = detector.references.features, detector.references.classes
     fitted = [
         PCA(0.9, svd_solver="full").fit(x[[n == c.name for n in y]]) for c in detector.classes
     ]

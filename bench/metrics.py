@@ -108,6 +108,7 @@ def _scored(
                 "score": ratios,
                 "score_ratio": ratios,
                 "verdict": ["novel" if ratio > 1 else "known" for ratio in ratios],
+                "p_known": np.full(len(ratios), 0.5, np.float32),
                 "nearest_class": ["c1"] * len(ratios),
                 "detector_version": [1] * len(ratios),
                 "file": [name] * len(ratios),

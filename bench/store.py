@@ -86,6 +86,7 @@ def scored(state: State, batch: Batch, rng: np.random.Generator) -> ScoredBatch:
         "captured_at": [NOW] * rows,
         "score": ratios,
         "score_ratio": ratios,
+        "p_known": np.full(rows, 0.5, np.float32),
         "nearest_class": ["class-1"] * rows,
         "file": [f"feed/{batch.file_id:09}.parquet"] * rows,
         "row": range(batch.first_row, batch.first_row + rows),

@@ -172,13 +172,21 @@ class Pools(Section):
     )
     trigger: Literal["significant", "any"] = Field(
         default="significant",
-        description="'significant': people are asked when more images lie above T_inner than "
-        "calibration explains, in this pool or over several. 'any': whenever one does.",
+        description="'significant': people are asked when a pool, or several together, hold more "
+        "that looks new than chance explains. 'any': whenever one image lies above T_inner.",
     )
-    false_alarms: float = Field(
-        default=100.0,
-        gt=1,
-        description="Pools between two false alarms of the trigger, on average at least.",
+    false_rounds_per_month: float = Field(
+        default=1.0,
+        ge=0,
+        description="Needless rounds of questions in a month of this feed, at most on average; "
+        "whatever the number of its pools and sources. Each detector version may cost a tenth of "
+        "a round besides.",
+    )
+    look_minutes: float = Field(
+        default=10.0,
+        gt=0,
+        description="A pool that fills slowly is looked at after this time, once it holds "
+        "'least' images, and again whenever it has doubled.",
     )
     waiting_most: int = Field(
         default=8,
@@ -208,6 +216,18 @@ class Labels(Section):
         default=1000,
         ge=0,
         description="Questions in any seven days at most; further pools wait.",
+    )
+    trickle_per_week: int = Field(
+        default=21,
+        ge=0,
+        description="Of them, questions that a quiet feed may ask about what looks newest: the "
+        "surest way to see something rare. With 0 a quiet feed asks nobody.",
+    )
+    probe: int = Field(
+        default=3,
+        ge=1,
+        description="Of these, questions about one pool at most; the pool is asked on about if "
+        "one of the answers is new.",
     )
     timeout_hours: float = Field(
         default=72.0,

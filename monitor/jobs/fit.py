@@ -127,20 +127,23 @@ def fit(
 def class_reports(detector: Detector) -> tuple[ClassReport, ...]:
     """How well each class reconstructs images of its own that it was not fitted on."""
     reports = []
+    judged = detector.judged
+    owners = detector.references.classes[judged.rows]
     for position, known in enumerate(detector.classes):
         fre: float | None = None
         above: float | None = None
-        if len(known.reserve):
-            errors = detector.fre(known.reserve)
-            fre = float(errors[:, position].mean())
-            above = float((errors.min(axis=1) > detector.calibration.t_inner).mean())
+        if len(known.references):
+            mine = detector.references.classes == position
+            fre = float(detector.reference_fre()[mine, position].mean())
+            scores = judged.score[owners == position]
+            above = float((scores > detector.calibration.t_inner).mean()) if len(scores) else None
         reports.append(
             ClassReport(
                 id=known.id,
                 name=known.name,
                 images=known.count,
                 components=known.components,
-                held_out=len(known.reserve),
+                held_out=len(known.references),
                 validation_fre=fre,
                 above_t_inner=above,
             )

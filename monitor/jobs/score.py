@@ -196,6 +196,7 @@ class _Writer:
             "captured_at": [place.captured_at for place in places],
             "score": scores.score,
             "score_ratio": scores.ratio,
+            "p_known": scores.p_known,
             "verdict": np.where(scores.novel, NOVEL, KNOWN).tolist(),
             "nearest_class": [self._names[i] for i in scores.nearest],
             "detector_version": np.full(len(places), self._version, np.int32),

@@ -20,7 +20,7 @@ from monitor.novelty.errors import (
     UnknownClass,
 )
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.novelty.resemblance import HeldOut, Resemblance, a_few
+from monitor.novelty.opinions import Means, Opinions, References
 from monitor.novelty.settings import Settings
 from monitor.novelty.subspace import Subspace
 
@@ -31,22 +31,26 @@ class KnownClass:
 
     ``id`` never changes and is never given to another class; ``name`` may. A class has one
     subspace for each of its modes (its look by day and by night, or the parts that a merge
-    brought together): a sample's FRE to the class is the least over them. ``reserve`` holds
-    samples that no subspace was fitted on, for calibration and as memory of the class.
+    brought together): a sample's FRE to the class is the least over them. ``references`` are
+    samples of the class, for calibration and as its memory; ``own`` is the squared FRE of each
+    to its own class, by a subspace that was fitted without it. ``held`` counts samples that no
+    mode was fitted on.
     """
 
     id: str
     name: str
     modes: tuple[Subspace, ...]
-    reserve: Floats
+    references: Floats
+    own: Floats
+    held: int = 0
     origin: str = "fit"
     human: int = 0
     pseudo: int = 0
 
     @property
     def count(self) -> int:
-        """Samples behind this class: fitted on and held out."""
-        return sum(mode.count for mode in self.modes) + len(self.reserve)
+        """Samples behind this class."""
+        return sum(mode.count for mode in self.modes) + self.held
 
     @property
     def components(self) -> int:
@@ -65,18 +69,46 @@ class KnownClass:
         human: int = 0,
         pseudo: int = 0,
     ) -> KnownClass:
-        """Fit a subspace on most of the samples and hold the rest out."""
+        """Fit a subspace, and say what samples that it has not seen have there."""
         order = rng.permutation(len(features))
-        held = held_out(len(features), settings)
+        fitted = _cross_fitted if settings.folds else _held_out
+        mode, references, own = fitted(features[order], settings)
         return cls(
             id=id,
             name=name,
-            modes=(Subspace.fit(features[order[held:]], variance=settings.variance),),
-            reserve=np.ascontiguousarray(features[order[: min(held, settings.reserve_most)]]),
+            modes=(mode,),
+            references=references,
+            own=own,
+            held=len(features) - mode.count,
             origin=origin,
             human=human,
             pseudo=pseudo,
         )
+
+
+def _cross_fitted(features: Floats, settings: Settings) -> tuple[Subspace, Floats, Floats]:
+    """A subspace of all samples; errors of some, each by a subspace without its fold.
+
+    With fewer than three samples nothing could be said of a fit without one of them.
+    """
+    whole = Subspace.fit(features, variance=settings.variance)
+    count = min(len(features), settings.references_most) if len(features) > 2 else 0
+    references = np.ascontiguousarray(features[:count])
+    own = np.empty(count, np.float32)
+    folds = min(settings.folds, count)
+    for fold in range(folds):
+        rows = np.arange(fold, count, folds)
+        others = np.delete(features, rows, axis=0)
+        own[rows] = Subspace.fit(others, variance=settings.variance).fre(references[rows])
+    return whole, references, own
+
+
+def _held_out(features: Floats, settings: Settings) -> tuple[Subspace, Floats, Floats]:
+    """A subspace of most samples, and the errors of the rest: the paper's way."""
+    held = held_out(len(features), settings)
+    mode = Subspace.fit(features[held:], variance=settings.variance)
+    references = np.ascontiguousarray(features[: min(held, settings.references_most)])
+    return mode, references, mode.fre(references)
 
 
 def held_out(count: int, settings: Settings) -> int:
@@ -90,7 +122,10 @@ def held_out(count: int, settings: Settings) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Where T_inner lies and how often held-out known samples exceed it all the same."""
+    """Where T_inner lies, and how often known samples exceed it all the same.
+
+    Known samples as they look to a detector that has not seen them.
+    """
 
     t_inner: float
     exceedance: float
@@ -100,24 +135,45 @@ class Calibration:
 
     @classmethod
     def of(cls, scores: Floats, settings: Settings) -> Calibration:
-        """Mean plus so many standard deviations of the scores of held-out known samples."""
+        """Mean plus so many standard deviations of the scores of known samples."""
         values = np.asarray(scores, dtype=np.float64)
-        mean, std = float(values.mean()), float(values.std())
-        t_inner = mean + settings.deviations * std
-        return cls(t_inner, float((values > t_inner).mean()), mean, std, len(values))
+        return cls._at(float(values.mean()) + settings.deviations * float(values.std()), values)
+
+    @classmethod
+    def at_rate(cls, scores: Floats, rate: float) -> Calibration:
+        """What the next known sample exceeds with a probability of at most ``rate``."""
+        values = np.asarray(scores, dtype=np.float64)
+        rank = int(np.ceil((len(values) + 1) * (1 - rate)))
+        return cls._at(float(np.sort(values)[min(rank, len(values)) - 1]), values)
+
+    @classmethod
+    def _at(cls, t_inner: float, values: np.ndarray) -> Calibration:
+        above = float((values > t_inner).mean())
+        return cls(t_inner, above, float(values.mean()), float(values.std()), len(values))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """One batch, scored: S⁰, S⁰ over T_inner, the verdict, and the nearest known class.
+    """One batch, scored: the score, the score over T_inner, the verdict, the nearest class.
 
     The nearest class is the one that a sample resembles most, which is not always the one whose
-    FRE is least: see :mod:`monitor.novelty.resemblance`.
+    FRE is least: see :mod:`monitor.novelty.opinions`. ``p_known`` is the share of known samples
+    of that class that look at least as unusual.
     """
 
     score: Floats
     ratio: Floats
     novel: Bools
+    nearest: Ints
+    p_known: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedReferences:
+    """``rows`` among the references, their scores and the classes that they resemble."""
+
+    rows: Ints
+    score: Floats
     nearest: Ints
 
 
@@ -135,9 +191,10 @@ class Detector:
     """
 
     classes: tuple[KnownClass, ...]
-    calibration: Calibration
+    fre_calibration: Calibration
     fingerprint: Fingerprint
     settings: Settings
+    saved: Opinions | None = None
 
     @classmethod
     def fit(
@@ -162,7 +219,7 @@ class Detector:
         small = [f"{n} ({c})" for n, c in zip(distinct, counts, strict=True) if c < settings.least]
         if small:
             raise ClassTooSmall(
-                f"too few samples to fit and to hold some out for T_inner: {', '.join(small)}; "
+                f"too few samples to fit and to calibrate T_inner on: {', '.join(small)}; "
                 f"give at least {settings.least} images of each class, or leave the class out "
                 "and let it be discovered"
             )
@@ -177,18 +234,17 @@ class Detector:
     def of(
         cls, classes: Sequence[KnownClass], *, fingerprint: Fingerprint, settings: Settings
     ) -> Detector:
-        """A detector of these classes, calibrated on what they hold out."""
+        """A detector of these classes, calibrated on their references."""
         for what in ("id", "name"):
             values = [getattr(c, what) for c in classes]
             twice = sorted({v for v in values if values.count(v) > 1})
             if twice:
                 raise DuplicateClass(f"more than one class has the {what} {', '.join(twice)}")
-        reserve = [c.reserve for c in classes if len(c.reserve)]
-        if not reserve:
-            raise ClassTooSmall("no class holds samples out: T_inner cannot be calibrated")
+        if not any(len(c.references) for c in classes):
+            raise ClassTooSmall("no class has samples to spare: T_inner cannot be calibrated")
         raw = cls(tuple(classes), Calibration(0.0, 0.0, 0.0, 0.0, 0), fingerprint, settings)
-        scores = raw.s0(np.concatenate(reserve))
-        return replace(raw, calibration=Calibration.of(scores, settings))
+        scores = raw.reference_fre().min(axis=1)
+        return replace(raw, fre_calibration=Calibration.of(scores, settings))
 
     @cached_property
     def _bank(self) -> SubspaceBank:
@@ -199,18 +255,41 @@ class Detector:
         return np.cumsum([0] + [len(c.modes) for c in self.classes[:-1]]).astype(np.intp)
 
     @cached_property
-    def _resemblance(self) -> Resemblance:
-        features, index = self.reserve()
-        asked = a_few(index)
-        held = HeldOut(features[asked], index[asked], self._squared_fre(features[asked]))
-        means = [mode.mean for c in self.classes for mode in c.modes]
-        return Resemblance.of(means, self._first_modes, held, self.settings.whitening)
+    def references(self) -> References:
+        """Samples of all classes, with errors that none of them has made smaller."""
+        counts = [len(c.references) for c in self.classes]
+        index = np.repeat(np.arange(len(self.classes)), counts)
+        features = np.concatenate([c.references for c in self.classes])
+        errors = self._squared_fre(features)
+        errors[np.arange(len(index)), index] = np.concatenate([_honest(c) for c in self.classes])
+        return References(features, index, errors)
 
-    def _nearest(self, features: Floats, errors: Floats) -> Ints:
-        if self.settings.nearest == "fre" or len(self.classes) == 1:
-            least: Ints = errors.argmin(axis=1)
-            return least
-        return self._resemblance.nearest(features, errors)
+    def reference_fre(self) -> Floats:
+        """Error of every reference against every class, in the units of the settings."""
+        errors = self.references.errors
+        return errors if self.settings.squared else np.sqrt(errors)
+
+    @cached_property
+    def opinions(self) -> Opinions | None:
+        """What a verdict rests on besides FRE; None where FRE alone decides."""
+        if self.settings.score == "fre":
+            return None
+        if self.saved is not None:
+            return self.saved
+        modes = [mode for c in self.classes for mode in c.modes]
+        means = Means(
+            np.stack([mode.mean for mode in modes]),
+            np.array([mode.count for mode in modes], dtype=np.intp),
+            self._first_modes,
+        )
+        return Opinions.of(means, self.references, self.settings)
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """Of the verdict; :attr:`fre_calibration` is that of S⁰, the least FRE."""
+        if self.opinions is None:
+            return self.fre_calibration
+        return Calibration.at_rate(self.opinions.usual, self.settings.false_novel)
 
     @property
     def dimension(self) -> int:
@@ -237,16 +316,35 @@ class Detector:
         """Judge a batch. The verdict on a row does not depend on the rows beside it."""
         x = as_features(features, dimension=self.dimension)
         errors = self._squared_fre(x)
-        score: Floats = errors.min(axis=1)
-        if not self.settings.squared:
-            score = np.sqrt(score)
-        ratio = (score / np.float32(self.calibration.t_inner)).astype(np.float32)
-        return Scores(score, ratio, score > self.calibration.t_inner, self._nearest(x, errors))
+        if self.opinions is None:
+            nearest: Ints = errors.argmin(axis=1)
+            least = errors.min(axis=1)
+            score: Floats = least if self.settings.squared else np.sqrt(least)
+            p_known = self._p_known(score)
+        else:
+            score, nearest = self.opinions.judge(x, errors)
+            p_known = self.opinions.p_known(score, nearest)
+        t_inner = self.calibration.t_inner
+        ratio = (score / np.float32(t_inner)).astype(np.float32)
+        return Scores(score, ratio, score > t_inner, nearest, p_known)
 
-    def reserve(self) -> tuple[Floats, Ints]:
-        """Held-out samples of all classes and the position of each one's class."""
-        index = np.repeat(np.arange(len(self.classes)), [len(c.reserve) for c in self.classes])
-        return np.concatenate([c.reserve for c in self.classes]), index
+    @cached_property
+    def judged(self) -> JudgedReferences:
+        """References as the verdict judges them, each without its own help."""
+        if self.opinions is None:
+            errors = self.reference_fre()
+            return JudgedReferences(
+                np.arange(len(errors)), errors.min(axis=1), errors.argmin(axis=1)
+            )
+        by_class = np.diff(self.opinions.borders)
+        nearest = np.repeat(np.arange(len(by_class)), by_class)
+        return JudgedReferences(self.opinions.rows, self.opinions.usual, nearest)
+
+    def _p_known(self, score: Floats) -> Floats:
+        """By FRE alone, of all classes together: the paper has one T_inner for all."""
+        usual = np.sort(self.judged.score)
+        above = len(usual) - np.searchsorted(usual, score, side="left")
+        return ((1 + above) / (1 + len(usual))).astype(np.float32)
 
     def find(self, id_or_name: str) -> KnownClass:
         """The class of this id or, failing that, of this name."""
@@ -274,7 +372,9 @@ class Detector:
         whole = replace(
             target,
             modes=tuple(mode for part in parts for mode in part.modes),
-            reserve=np.concatenate([part.reserve for part in parts]),
+            references=np.concatenate([part.references for part in parts]),
+            own=np.concatenate([part.own for part in parts]),
+            held=sum(part.held for part in parts),
             human=sum(part.human for part in parts),
             pseudo=sum(part.pseudo for part in parts),
         )
@@ -303,6 +403,16 @@ class Detector:
 
     def _of(self, classes: Sequence[KnownClass]) -> Detector:
         return Detector.of(classes, fingerprint=self.fingerprint, settings=self.settings)
+
+
+def _honest(known: KnownClass) -> Floats:
+    """The error of each reference of a class to it; of modes, only its own has seen a sample."""
+    if len(known.modes) == 1 or not len(known.references):
+        return known.own
+    errors = np.stack([mode.fre(known.references) for mode in known.modes])
+    errors[errors.argmin(axis=0), np.arange(errors.shape[1])] = known.own
+    least: Floats = errors.min(axis=0)
+    return least
 
 
 def as_labels(labels: Sequence[str | None], count: int) -> np.ndarray:

@@ -80,10 +80,10 @@ def adapt(
     class, where one is the spread within a class.
 
     >>> rng = np.random.default_rng(0)
-    >>> def images(mean, n): return rng.normal(mean, 1, size=(n, 12)).astype("f")
+    >>> def images(mean, n): return rng.normal(mean, 1, size=(n, 40)).astype("f")
     >>> x = np.concatenate([images(m, 80) for m in (0, 9, 18)])
     >>> before = Detector.fit(x, ["a"] * 80 + ["b"] * 80 + ["c"] * 80)
-    >>> dirty = x + np.array([2, -2] * 6, dtype="f")
+    >>> dirty = x + np.array([2, -2] * 20, dtype="f")
     >>> found = adapt(Sketch.of(before), dirty, {0: 0, 100: 1, 200: 2}, furthest=5.0)
     >>> [(c.name, len(k.modes)) for c, k in zip(found.adapted, found.detector.classes)]
     [('a', 2), ('b', 2), ('c', 2)]
@@ -116,9 +116,9 @@ def adapt(
             )
         else:
             modes = (*_kept(known_class), mode)
-            reserve = _remembered(known_class.reserve, pool[held], detector.settings.reserve_most)
+            learnt = _with_look(known_class, mode, pool[held], detector.settings.references_most)
             human = known_class.human + len(told)
-            classes.append(replace(known_class, modes=modes, reserve=reserve, human=human))
+            classes.append(replace(learnt, modes=modes, human=human))
             adapted.append(
                 AdaptedClass(known_class.id, known_class.name, len(members), round(distance, 4))
             )
@@ -131,8 +131,8 @@ def adapt(
 def _taken_back(sketch: Sketch, corrected: Floats, *, alone: bool) -> tuple[Ints, Ints]:
     """The class of every sample once the shift is taken back, and the rows that are believed."""
     errors = sketch.detector.fre(corrected)
-    limit = sketch.detector.calibration.t_inner * wider(sketch, corrected)
-    rows, _ = sketch.clearest(corrected, _BELIEVED_ALONE if alone else _BELIEVED_BESIDE_NEW)
+    limit = sketch.detector.fre_calibration.t_inner * wider(sketch, corrected)
+    rows, _ = sketch.clearest(errors, _BELIEVED_ALONE if alone else _BELIEVED_BESIDE_NEW)
     return errors.argmin(axis=1), rows[errors.min(axis=1)[rows] <= limit]
 
 
@@ -145,8 +145,8 @@ def _by_neighbours(
     The surer half is believed, and nothing that is nearer to what people called new.
     """
     settings, count = detector.settings, len(detector.classes)
-    reserve, held = detector.reserve()
-    space = Space.of(pool, reserve, held, settings)
+    references = detector.references
+    space = Space.of(pool, references.features, references.classes, settings)
     graph = PoolGraph.of(space.place(pool), settings.neighbours)
     told = {**known, **dict.fromkeys(new, count)}
     nodes, classes = np.array(list(told), np.intp), np.array(list(told.values()), np.intp)
@@ -164,9 +164,9 @@ def adapted(detector: Detector, *, furthest: float = FURTHEST) -> dict[str, floa
     function of the detector alone, so that a roll-back takes it back as well.
 
     >>> rng = np.random.default_rng(0)
-    >>> x = np.concatenate([rng.normal(m, 1, size=(80, 12)) for m in (0, 9, 18)]).astype("f")
+    >>> x = np.concatenate([rng.normal(m, 1, size=(80, 40)) for m in (0, 9, 18)]).astype("f")
     >>> before = Detector.fit(x, ["a"] * 80 + ["b"] * 80 + ["c"] * 80)
-    >>> dirty = x + np.array([2, -2] * 6, dtype="f")
+    >>> dirty = x + np.array([2, -2] * 20, dtype="f")
     >>> after = adapt(Sketch.of(before), dirty, {0: 0, 100: 1, 200: 2}, furthest=5.0).detector
     >>> adapted(before), [0 < share < 1 for share in adapted(after, furthest=5.0).values()]
     ({}, [True, True, True])
@@ -198,9 +198,9 @@ def _mode(
     if len(fitted):
         mean = ((1 - own) * mean + own * pool[fitted].mean(axis=0)).astype(np.float32)
     bare = replace(first, mean=mean, count=len(fitted))
-    if len(fitted) < _LEAST_OWN or not len(known.reserve):
-        return bare, held[: detector.settings.reserve_most]
-    goal = float(first.fre(known.reserve).mean())
+    if len(fitted) < _LEAST_OWN or not len(known.references):
+        return bare, held[: detector.settings.references_most]
+    goal = float(known.own.mean())
     further = _further(bare, pool[fitted])
     most = min(len(further), int(_FURTHER_SHARE * len(fitted)), _FURTHER_MOST)
     residual = _residual(bare, pool[held])
@@ -208,7 +208,8 @@ def _mode(
     saved = np.cumsum(((residual @ further[:most].T) ** 2).mean(axis=0))
     enough = int(np.searchsorted(saved, energy - goal)) + 1 if energy > goal else 0
     basis = np.concatenate([first.basis, further[: min(enough, most)]])
-    return replace(bare, basis=np.ascontiguousarray(basis)), held[: detector.settings.reserve_most]
+    kept = held[: detector.settings.references_most]
+    return replace(bare, basis=np.ascontiguousarray(basis)), kept
 
 
 def _residual(subspace: Subspace, features: Floats) -> Floats:
@@ -229,11 +230,13 @@ def _distance(directions: Floats, known: KnownClass, mode: Subspace) -> float:
     return float(np.sqrt(np.mean(away**2))) if away.size else 0.0
 
 
-def _remembered(reserve: Floats, held: Floats, most: int) -> Floats:
-    """Held-out samples of what was fitted, which come first, and of the latest looks."""
-    both = np.concatenate([reserve, held])
-    excess = len(both) - (1 + _LOOKS_MOST) * most
-    return np.concatenate([both[:most], both[most + excess :]]) if excess > 0 else both
+def _with_look(known: KnownClass, mode: Subspace, held: Floats, most: int) -> KnownClass:
+    """References of what was fitted, which come first, and of the latest looks."""
+    references = np.concatenate([known.references, held])
+    own = np.concatenate([known.own, mode.fre(held)])
+    excess = max(0, len(references) - (1 + _LOOKS_MOST) * most)
+    kept = np.r_[: min(most, len(references)), min(most, len(references)) + excess : len(own)]
+    return replace(known, references=references[kept], own=own[kept], held=known.held + len(held))
 
 
 def _kept(known: KnownClass) -> list[Subspace]:

@@ -37,14 +37,14 @@ def shifted_answers(
     pool belongs to each known class by these answers alone.
 
     >>> rng = np.random.default_rng(0)
-    >>> def images(mean, n): return rng.normal(mean, 1, size=(n, 12)).astype("f")
+    >>> def images(mean, n): return rng.normal(mean, 1, size=(n, 40)).astype("f")
     >>> known = np.concatenate([images(9 * c, 60) for c in range(4)])
     >>> detector = Detector.fit(known, np.repeat(list("abcd"), 60).tolist())
-    >>> space = Space.of(known, *detector.reserve(), detector.settings)
+    >>> space = Space.of(known, known, np.repeat(range(4), 60), detector.settings)
     >>> shares, said = np.repeat(np.eye(4), 60, axis=0), {60 * c: c for c in range(4)}
     >>> shifted_answers(detector, space, known, shares, said)
     ()
-    >>> shifted_answers(detector, space, known + np.array([3, -3] * 6, dtype="f"), shares, said)
+    >>> shifted_answers(detector, space, known + np.array([3, -3] * 20, dtype="f"), shares, said)
     (0, 60, 120, 180)
     """
     answered = np.unique(list(said.values())).astype(np.intp)
@@ -85,7 +85,8 @@ def with_looks(
             id=f"{known.id}'",
             name=f"{known.name}'",
             modes=(replace(known.modes[0], mean=mean, count=_OWN),),
-            reserve=known.reserve[:0],
+            references=known.references[:0],
+            own=known.own[:0],
         )
         for known, mean in zip(detector.classes, means, strict=True)
     ]

@@ -16,6 +16,7 @@ import numpy as np
 
 from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.detector import Detector
+from monitor.novelty.opinions import References
 from monitor.novelty.subspace import principal
 
 # Directions kept. Sixteen miss brightness and contrast at times, 64 find every corruption we
@@ -121,9 +122,9 @@ class Sketch:
     ``key`` names the measure.
 
     >>> rng = np.random.default_rng(0)
-    >>> x = np.concatenate([rng.normal(c, 1, size=(60, 8)) for c in (0, 6, 12)]).astype("f")
+    >>> x = np.concatenate([rng.normal(c, 1, size=(60, 40)) for c in (0, 6, 12)]).astype("f")
     >>> sketch = Sketch.of(Detector.fit(x, ["a"] * 60 + ["b"] * 60 + ["c"] * 60))
-    >>> shifted = x + np.array([2, -2] * 4, dtype="f")
+    >>> shifted = x + np.array([2, -2] * 20, dtype="f")
     >>> still, moved = (coherence(sketch.displacement(f)).strength for f in (x, shifted))
     >>> still < 0.3 < moved
     True
@@ -139,26 +140,28 @@ class Sketch:
     def of(cls, detector: Detector) -> Sketch:
         founders = _founders(detector)
         means = np.stack([c.modes[0].mean for c in detector.classes])
-        reserve, held = detector.reserve()
-        reserve, held = reserve[np.isin(held, founders)], held[np.isin(held, founders)]
-        first = _of_first_modes(detector, reserve, held)
-        within = (reserve[first] - means[held[first]]).astype(np.float32)
+        known = detector.references.taken(
+            np.flatnonzero(np.isin(detector.references.classes, founders))
+        )
+        first = _of_first_modes(detector, known)
+        within = (known.features[first] - means[known.classes[first]]).astype(np.float32)
         axes, energies, _ = principal(within, np.zeros(within.shape[1]))
         axes, energies = axes[:_DIRECTIONS], energies[:_DIRECTIONS] / max(len(within), 1)
         # Held-out samples that are all alike have no spread to measure by.
         scale = np.sqrt(energies + _SHRINKAGE * energies.mean()) if len(axes) else energies
         directions = np.ascontiguousarray((axes / scale[:, None]).T, dtype=np.float32)
         bare = cls(detector, directions, means, np.zeros((len(means), len(axes)), np.float32), "")
-        rows, classes = bare.clearest(reserve)
+        rows, classes = bare.clearest(detector.reference_fre())
+        seen = detector.references.features[rows]
         sums = np.zeros((len(means), len(axes)))
-        np.add.at(sums, classes, (reserve[rows] - means[classes]) @ directions)
+        np.add.at(sums, classes, (seen - means[classes]) @ directions)
         counts = np.bincount(classes, minlength=len(means))
         rest = (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
         return cls(detector, directions, means, rest, _key(detector, founders))
 
     def displacement(self, features: Floats) -> Displacement:
         """Of one batch of one source; batches of the same source may be added up."""
-        rows, classes = self.clearest(features)
+        rows, classes = self.clearest(self.detector.fre(features))
         placed = (features[rows] - self.means[classes]) @ self.directions - self.rest[classes]
         # Halves by place in the class's own order: as good as chance, and repeatable.
         half = [np.arange(n) % _HALVES for n in np.bincount(classes) if n]
@@ -171,21 +174,24 @@ class Sketch:
     def shift(self, features: Floats) -> Floats:
         """The mean displacement itself, in feature space, between one vote a class and one a
         sample: small classes are noisy, large ones must not decide alone."""
-        reserve, _ = self.detector.reserve()
-        here, there = self.clearest(features), self.clearest(reserve)
+        known = self.detector.references.features
+        here = self.clearest(self.detector.fre(features))
+        there = self.clearest(self.detector.reference_fre())
         moved, weights = [], []
         for i in np.unique(here[1]):
             mine, held = here[0][here[1] == i], there[0][there[1] == i]
             if len(mine) >= _LEAST and len(held) >= _LEAST:
-                moved.append(features[mine].mean(axis=0) - reserve[held].mean(axis=0))
+                moved.append(features[mine].mean(axis=0) - known[held].mean(axis=0))
                 weights.append(np.sqrt(len(mine)))
         if not moved:
             return np.zeros(features.shape[1], dtype=np.float32)
         return np.average(np.stack(moved), axis=0, weights=weights).astype(np.float32)
 
-    def clearest(self, features: Floats, share: float = _CLEAREST) -> tuple[Ints, Ints]:
-        """Rows that lie most clearly in the founding class they are taken for, by class."""
-        errors = self.detector.fre(features)
+    def clearest(self, errors: Floats, share: float = _CLEAREST) -> tuple[Ints, Ints]:
+        """Rows that lie most clearly in the founding class they are taken for, by class.
+
+        ``errors`` has the FRE of each row to each class.
+        """
         nearest = errors.argmin(axis=1)
         margin = -errors[:, 0]
         if errors.shape[1] > 1:
@@ -207,20 +213,20 @@ def _founders(detector: Detector) -> Ints:
     return np.array(fitted or range(len(detector.classes)), dtype=np.intp)
 
 
-def _of_first_modes(detector: Detector, reserve: Floats, held: Ints) -> Ints:
-    """Rows of held-out samples that lie nearest to the first mode of their class.
+def _of_first_modes(detector: Detector, known: References) -> Ints:
+    """Rows of references that lie nearest to the first mode of their class.
 
     The others are parts of a merged class or shifts that were learnt. With them the unit would
     grow with every shift, and the bound on learning, measured in it, would move along.
     """
-    chosen = np.ones(len(reserve), dtype=bool)
-    for i in np.unique(held):
+    chosen = np.ones(len(known), dtype=bool)
+    for i in np.unique(known.classes):
         modes = detector.classes[i].modes
-        rows = np.flatnonzero(held == i)
+        rows = np.flatnonzero(known.classes == i)
         if len(modes) > 1:
-            errors = np.stack([mode.fre(reserve[rows]) for mode in modes])
+            errors = np.stack([mode.fre(known.features[rows]) for mode in modes])
             chosen[rows] = errors.argmin(axis=0) == 0
-    return np.flatnonzero(chosen) if chosen.any() else np.arange(len(reserve))
+    return np.flatnonzero(chosen) if chosen.any() else np.arange(len(known))
 
 
 def _key(detector: Detector, founders: Ints) -> str:
@@ -229,5 +235,5 @@ def _key(detector: Detector, founders: Ints) -> str:
         known = detector.classes[i]
         digest.update(f"{i} {known.id} {len(known.modes)}".encode())
         digest.update(known.modes[0].mean.tobytes())
-        digest.update(known.reserve.tobytes())
+        digest.update(known.references.tobytes())
     return digest.hexdigest()[:16]

@@ -79,7 +79,7 @@ def split(
     """
     pool = as_features(features, dimension=sketch.detector.dimension, what="pool")
     names = np.asarray(sources, dtype=np.str_)
-    t_inner = sketch.detector.calibration.t_inner
+    t_inner = sketch.detector.fre_calibration.t_inner
     above = sketch.detector.s0(pool) > t_inner
     explained = np.zeros(len(pool), dtype=bool)
     corrected = np.array(pool)
@@ -108,10 +108,9 @@ def split(
 
 def wider(sketch: Sketch, features: Floats) -> float:
     """By what factor FRE has grown where samples lie clearly in a class; never below one."""
-    reserve, _ = sketch.detector.reserve()
+    errors = sketch.detector.fre(features), sketch.detector.reference_fre()
     here, there = (
-        np.log(np.maximum(sketch.detector.s0(x[sketch.clearest(x)[0]]), 1e-30))
-        for x in (features, reserve)
+        np.log(np.maximum(found.min(axis=1)[sketch.clearest(found)[0]], 1e-30)) for found in errors
     )
     if not len(here) or not len(there):
         return 1.0

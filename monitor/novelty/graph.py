@@ -9,6 +9,7 @@ then flow along its edges.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -64,7 +65,7 @@ class Space:
         return ((features - self.offset) @ self.matrix).astype(np.float32, copy=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class PoolGraph:
     """Neighbours of every node, and what flows along them."""
 
@@ -92,12 +93,14 @@ class PoolGraph:
         )
         return cls((joined + joined.T).tocsr())
 
-    def smoothed(self, values: np.ndarray) -> np.ndarray:
-        """Each value drawn towards those of its neighbourhood."""
-        walk = self._walk()
+    def smoothed(
+        self, values: np.ndarray, weight: float = _SMOOTHING, steps: int = _SMOOTHING_STEPS
+    ) -> np.ndarray:
+        """Each value, or row of values, drawn towards those of its neighbourhood."""
+        walk = self._walk.astype(values.dtype)
         result = values
-        for _ in range(_SMOOTHING_STEPS):
-            result = (1 - _SMOOTHING) * values + _SMOOTHING * (walk @ result)
+        for _ in range(steps):
+            result = (1 - weight) * values + weight * (walk @ result)
         return result
 
     def peaks(self, weights: np.ndarray, count: int, *, asked: Ints) -> Ints:
@@ -133,11 +136,12 @@ class PoolGraph:
     def _within_three(self, n: int) -> sparse.csr_matrix:
         """What lies three steps or less away, among the first nodes."""
         if n not in self._reach:
-            near = self._walk()[:n, :n]
+            near = self._walk[:n, :n]
             twice = near @ near
             self._reach[n] = (near + twice + twice @ near).tocsr()
         return self._reach[n]
 
+    @cached_property
     def _walk(self) -> sparse.csr_matrix:
         """Edge weights that sum to one over each node's neighbours."""
         degree = np.asarray(self.weights.sum(axis=1)).ravel()

@@ -39,21 +39,22 @@ class GraphLabeller:
     def __init__(self, detector: Detector, pool: Floats, rng: np.random.Generator) -> None:
         self._detector, self._pool, self._rng = detector, pool, rng
         self._settings = detector.settings
-        reserve, self._held = detector.reserve()
-        self._space = Space.of(pool, reserve, self._held, self._settings)
-        self._points = self._space.place(np.concatenate([pool, reserve]))
+        known = detector.references
+        self._held = known.classes
+        self._space = Space.of(pool, known.features, known.classes, self._settings)
+        self._points = self._space.place(np.concatenate([pool, known.features]))
         self._graph = PoolGraph.of(self._points, self._settings.neighbours)
         # The classes as they look in this pool: with a shifted look each, once answers tell of it.
         self._looks = detector
         self._moved_answers = 0
         self._weigh(Answers.none(detector))
-        self._above = int((self._s0[: len(pool)] > detector.calibration.t_inner).sum())
+        self._above = int(detector.score(pool).novel.sum())
         self._shares: np.ndarray | None = None
         self._names: list[str] = []
 
     def _weigh(self, answers: Answers) -> None:
         """Per sample, how much it is worth a question, and how likely it is new."""
-        errors = self._looks.fre(np.concatenate([self._pool, self._detector.reserve()[0]]))
+        errors = np.concatenate([self._looks.fre(self._pool), self._looks.reference_fre()])
         self._nearest, self._s0 = errors.argmin(axis=1), errors.min(axis=1)
         away, unlike, unreached = self._away(), self._unlike(), self._unreached(answers)
         look = _standard(away + unlike + unreached)

@@ -109,8 +109,13 @@ class Update:
 Loop = Generator[Question, Sequence[str | None], Update]
 
 
-def inner_loop(detector: Detector, pool: Floats, *, budget: int, seed: int = 0) -> Loop:
+def inner_loop(
+    detector: Detector, pool: Floats, *, budget: int, seed: int = 0, probe: int = 0
+) -> Loop:
     """Find the new classes of a pool within ``budget`` questions.
+
+    With ``probe``, so many are asked where the pool looks newest, and the loop goes on only if
+    an answer names something new.
 
     >>> rng = np.random.default_rng(0)
     >>> def images(mean, n): return rng.normal(mean, 1, size=(n, 12)).astype("f")
@@ -130,7 +135,7 @@ def inner_loop(detector: Detector, pool: Floats, *, budget: int, seed: int = 0) 
     labeller = _labeller(detector, features, seed)
     answers = Answers.none(detector)
     rounds: list[Round] = []
-    shares = _spending(budget, settings)
+    shares = _spending(budget, settings, probe)
     quiet = False
     for number in range(1 + max(settings.iterations, len(shares) - 1)):
         left = budget - len(answers)
@@ -145,7 +150,7 @@ def inner_loop(detector: Detector, pool: Floats, *, budget: int, seed: int = 0) 
             answers = answers.plus(step.ask, given)
         asked = tuple(int(i) for i in step.ask)
         rounds.append(Round(number, asked, tuple(given), step.above, step.t_inner))
-        if step.done:
+        if step.done or (probe and not answers.new_names):
             quiet = not answers.new_names
             break
     conclusion = labeller.conclude(answers)
@@ -180,8 +185,8 @@ def _labeller(detector: Detector, pool: Floats, seed: int) -> Labeller:
     return GraphLabeller(detector, pool, rng)
 
 
-def _spending(budget: int, settings: Settings) -> list[int]:
-    """How many questions each round may ask.
+def _spending(budget: int, settings: Settings, probe: int = 0) -> list[int]:
+    """How many questions each round may ask; a probe comes before all others.
 
     The share meant for finding classes comes in three parts: a third, or what is enough to call
     a pool quiet, so that one with nothing new stays cheap; up to a half; and the other half.
@@ -191,7 +196,12 @@ def _spending(budget: int, settings: Settings) -> list[int]:
     ([5, 3, 7], [8, 12, 20])
     >>> _spending(40, Settings(first_share=0.5, rounds=4, one_shot=True))
     [20, 5, 5, 5, 5]
+    >>> _spending(15, Settings(), probe=3)
+    [3, 4, 2, 6]
     """
+    if probe:
+        first = min(probe, budget)
+        return [first, *_spending(budget - first, settings)] if budget > first else [first]
     first = max(1, int(np.ceil(settings.first_share * budget)))
     parts = [first]
     if not settings.one_shot:

@@ -65,7 +65,7 @@ class RoutedRatio:
         bank = SubspaceBank([Subspace.fit(g, variance=settings.variance) for g in groups])
         raw = cls(detector, layer, bank, 0.0)
         # Mean plus two deviations of the ratio itself, then its logarithm.
-        held = np.exp(raw(detector.reserve()[0]))
+        held = np.exp(raw(detector.references.features))
         t_inner = Calibration.of(held.astype(np.float32), settings).t_inner
         return cls(detector, layer, bank, float(np.log(t_inner)))
 

@@ -41,7 +41,7 @@ class KnownOnly:
 
     @property
     def threshold(self) -> float:
-        return self.detector.calibration.t_inner
+        return self.detector.fre_calibration.t_inner
 
     def __call__(self, features: Floats) -> np.ndarray:
         return self.detector.s0(features)
@@ -54,7 +54,7 @@ def log_ratio(detector: Detector, bank: SubspaceBank, features: Floats) -> np.nd
 
 def log_over(detector: Detector, known: np.ndarray, new: np.ndarray) -> np.ndarray:
     """log of FRE to what is known over squared FRE to what is new, both floored."""
-    floor = _FLOOR * max(detector.calibration.t_inner, 1e-30)
+    floor = _FLOOR * max(detector.fre_calibration.t_inner, 1e-30)
     new = new if detector.settings.squared else np.sqrt(new)
     ratio: np.ndarray = np.log(np.maximum(known, floor)) - np.log(np.maximum(new, floor))
     return ratio
@@ -158,7 +158,7 @@ class TwoOpinions:
         """
         (pool, s0), settings = scored, detector.settings
         bank = SubspaceBank([Subspace.fit(g, variance=settings.variance) for g in groups])
-        reserve, held = detector.reserve()
+        reserve, held = detector.references.features, detector.references.classes
         taught = lessons.sum(axis=1) > 0
         placed = space.place(np.concatenate([reserve, pool[taught]])).astype(np.float64)
         shares = np.concatenate([np.eye(lessons.shape[1])[held], lessons[taught]])

@@ -31,8 +31,9 @@ def provisional_clusters(detector: Detector, pool: Floats) -> list[Ints]:
     above = np.flatnonzero(detector.score(pool).novel)
     if len(above) < least:
         return []
-    reserve, held = detector.reserve()
-    points = Space.of(pool, reserve, held, detector.settings).place(pool[above])
+    known = detector.references
+    space = Space.of(pool, known.features, known.classes, detector.settings)
+    points = space.place(pool[above])
     unit = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
     found = HDBSCAN(min_cluster_size=least, allow_single_cluster=True, copy=True).fit_predict(unit)
     groups = [above[found == label] for label in range(found.max() + 1)]

@@ -11,7 +11,7 @@ from monitor.novelty.errors import InvalidSettings
 
 Labeller = Literal["linear", "graph"]
 Query = Literal["ambiguous", "top", "random"]
-Nearest = Literal["resemblance", "fre"]
+Score = Literal["opinions", "fre"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +30,16 @@ class Settings:
     # What a class is.
     variance: float = 0.90  # share of variance that a subspace keeps; 0.995 overfits small classes
     squared: bool = True  # FRE² instead of FRE: the same order, another T_inner
-    nearest: Nearest = "resemblance"  # fair to small classes; or that of the least FRE
     least: int = 10  # samples of a class below which fitting it is refused
-    # What is held out, and where T_inner lies.
-    validation: float = 0.10  # share of a class that is held out
-    reserve_most: int = 200  # held-out samples kept per class, so that memory stays bounded
-    deviations: float = 2.0  # T_inner is the mean plus so many standard deviations
+    # What known samples look like to a detector that has not seen them.
+    folds: int = 10  # every sample is judged by a fit without its fold; 0 holds samples out instead
+    validation: float = 0.10  # share of a class that is held out where there are no folds
+    references_most: int = 400  # such samples kept per class, so that memory stays bounded
+    # The verdict on a single sample.
+    score: Score = "opinions"  # the mean of several standardised opinions; or FRE alone
+    false_novel: float = 0.05  # share of known samples that the verdict may call novel
+    deviations: float = 2.0  # by FRE alone, T_inner is the mean plus so many standard deviations
+    own_scale: int = 100  # samples of a class at which its own scale weighs as much as that of all
     # The inner loop.
     labeller: Labeller = "graph"  # who gives pseudo-labels: a linear layer, or the pool's graph
     query: Query = "ambiguous"  # which samples are asked about once something new is known
@@ -59,9 +63,16 @@ class Settings:
     mind_shift: bool = True  # answers of "known" that agree on a shift move all known classes
     # When to believe that nothing is new.
     quiet_labels: int = 8  # answers, none of them new, after which the loop stops
+    # The look at a whole pool, before anybody is asked.
+    components: int = 50  # main directions of pool and references in which neighbours are sought
+    smoothing: float = 0.8  # weight of the neighbourhood against a sample's own value
+    smoothing_steps: int = 12  # until less than a tenth of the own value would still move
+    parts: int = 5  # in which samples take turns, so that nobody vouches for themselves
+    permutations: int = 100  # of who came with the feed; the tail is normal, so few are enough
+    alone: float = 0.5  # weight of "the feed brings more of this" beside "this looks unusual"
 
     def __post_init__(self) -> None:
-        for name, values in (("labeller", Labeller), ("query", Query), ("nearest", Nearest)):
+        for name, values in (("labeller", Labeller), ("query", Query), ("score", Score)):
             if getattr(self, name) not in get_args(values):
                 raise InvalidSettings(
                     f"{name}: {getattr(self, name)!r} is none of {', '.join(get_args(values))}"
@@ -85,22 +96,21 @@ class Settings:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Settings:
-        """From what a detector was saved with, perhaps by an older release.
+        """From what a detector was saved with.
 
-        >>> Settings.from_dict({"variance": 0.95, "floor": 0.05}).variance
+        >>> Settings.from_dict({"variance": 0.95}).variance
         0.95
         """
-        return cls(**_known({key: v for key, v in data.items() if key not in _RETIRED}))
+        return cls(**_known(data))
 
-
-# Settings of older releases that nothing asks for any more; saved detectors still name them.
-_RETIRED = frozenset({"floor"})
 
 _PRESETS: dict[str, dict[str, Any]] = {
     "robust": {},
     "paper": {
         "variance": 0.995,
-        "nearest": "fre",
+        "squared": False,
+        "folds": 0,
+        "score": "fre",
         "labeller": "linear",
         "first_share": 0.5,
         "one_shot": True,
@@ -111,8 +121,11 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("variance", 0.01, 1.0),
     ("least", 2, 10**9),
     ("validation", 0.01, 0.9),
-    ("reserve_most", 2, 10**9),
+    ("folds", 0, 10**6),
+    ("references_most", 2, 10**9),
+    ("false_novel", 1e-6, 0.5),
     ("deviations", 0.0, 100.0),
+    ("own_scale", 0, 10**9),
     ("first_share", 0.01, 1.0),
     ("rounds", 0, 10**6),
     ("iterations", 1, 10**6),
@@ -127,6 +140,12 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("confidence", 0.0, 1.0),
     ("keep", 0.01, 1.0),
     ("quiet_labels", 1, 10**9),
+    ("components", 2, 10**6),
+    ("smoothing", 0.0, 0.999),
+    ("smoothing_steps", 1, 10**6),
+    ("parts", 2, 10**6),
+    ("permutations", 20, 10**6),
+    ("alone", 0.0, 100.0),
 )
 
 

@@ -11,8 +11,12 @@ import numpy as np
 from monitor.novelty.detector import Calibration, Detector, KnownClass
 from monitor.novelty.errors import InvalidDetector
 from monitor.novelty.fingerprint import Fingerprint
+from monitor.novelty.opinions import Opinions
 from monitor.novelty.settings import Settings
 from monitor.novelty.subspace import Subspace
+
+# Class ids never begin with this.
+_OPINIONS = "opinions."
 
 
 def to_state(detector: Detector) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -20,7 +24,8 @@ def to_state(detector: Detector) -> tuple[dict[str, np.ndarray], dict[str, Any]]
     arrays: dict[str, np.ndarray] = {}
     classes = []
     for known in detector.classes:
-        arrays[f"{known.id}.reserve"] = known.reserve
+        arrays[f"{known.id}.references"] = known.references
+        arrays[f"{known.id}.own"] = known.own
         for i, mode in enumerate(known.modes):
             arrays[f"{known.id}.{i}.mean"] = mode.mean
             arrays[f"{known.id}.{i}.basis"] = mode.basis
@@ -31,12 +36,16 @@ def to_state(detector: Detector) -> tuple[dict[str, np.ndarray], dict[str, Any]]
                 "origin": known.origin,
                 "human": known.human,
                 "pseudo": known.pseudo,
+                "held": known.held,
                 "modes": [mode.count for mode in known.modes],
             }
         )
+    if detector.opinions is not None:
+        arrays |= {f"{_OPINIONS}{k}": v for k, v in detector.opinions.to_arrays().items()}
     return arrays, {
         "classes": classes,
         "calibration": asdict(detector.calibration),
+        "fre_calibration": asdict(detector.fre_calibration),
         "fingerprint": detector.fingerprint.to_dict(),
         "settings": detector.settings.to_dict(),
     }
@@ -49,20 +58,26 @@ def from_state(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> Det
         classes = tuple(_known_class(arrays, entry) for entry in meta["classes"])
         detector = Detector(
             classes=classes,
-            calibration=Calibration(**meta["calibration"]),
+            fre_calibration=Calibration(**meta["fre_calibration"]),
             fingerprint=fingerprint,
             settings=Settings.from_dict(meta["settings"]),
+            saved=_opinions(arrays),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidDetector(f"the stored detector is incomplete: {error!r}") from None
     for known in classes:
-        widths = {known.reserve.shape[1:], *((m.dimension,) for m in known.modes)}
+        widths = {known.references.shape[1:], *((m.dimension,) for m in known.modes)}
         widths |= {m.basis.shape[1:] for m in known.modes}
         if widths != {(fingerprint.dimension,)} or not known.modes:
             raise InvalidDetector(
                 f"the stored class {known.name!r} does not have {fingerprint.dimension} features"
             )
     return detector
+
+
+def _opinions(arrays: Mapping[str, np.ndarray]) -> Opinions | None:
+    found = {k.removeprefix(_OPINIONS): v for k, v in arrays.items() if k.startswith(_OPINIONS)}
+    return Opinions.from_arrays(found) if found else None
 
 
 def _known_class(arrays: Mapping[str, np.ndarray], entry: Mapping[str, Any]) -> KnownClass:
@@ -74,7 +89,9 @@ def _known_class(arrays: Mapping[str, np.ndarray], entry: Mapping[str, Any]) -> 
             Subspace(arrays[f"{id}.{i}.mean"], arrays[f"{id}.{i}.basis"], count)
             for i, count in enumerate(entry["modes"])
         ),
-        reserve=arrays[f"{id}.reserve"],
+        references=arrays[f"{id}.references"],
+        own=arrays[f"{id}.own"],
+        held=entry["held"],
         origin=entry["origin"],
         human=entry["human"],
         pseudo=entry["pseudo"],

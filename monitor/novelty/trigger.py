@@ -1,170 +1,241 @@
-"""When a pool is worth asking about: more of it looks strange than known images explain.
+"""When people are asked: a pool holds more that is new than chance explains, or its turn has come.
 
-Known images look strange, too, at a rate that held-out ones tell (:mod:`~.strangeness`). The
-trigger bets against that rate, pool after pool and source by source: for each of several guesses
-of how much more there is, it multiplies how much better the guess explains what was seen. Bets
-start anew with every pool (the ``+ 1``), so evidence that began last week is not drowned by the
-year before it. Such a sum of bets (a Shiryaev-Roberts detector) exceeds a threshold A falsely
-only once in A pools on average, whatever the pools look like, as long as the rate holds; with
-several sources the threshold is raised by their number.
+**Rounds.** A look at a pool says how strongly something new shows, in deviations of chance, for
+the pool and for each source (:mod:`~.pool_look`). Pools add up: the last two, four, eight and
+sixteen are judged together, minding that all of them were put beside the same references. What
+people have looked at without finding anything is the habit of a source, and no evidence again.
 
-The rate itself is only estimated, so the bets are against its upper end. And when people have
-looked and found nothing new, what was seen then is what nothing looks like: it joins the
-baseline of its source.
+The promise is in the operator's unit: needless rounds a month. Every look may spend the part of it
+that has accrued since the last one, and a small credit at the start of a detector version, shared
+between the tests of that look. The sum of what was spent bounds the number of needless rounds to
+be expected, whatever the number of pools, sources and looks.
+
+**The trickle.** The surest way to learn whether something is new is to ask about what looks newest.
+A quiet feed may spend a weekly allowance on that, a few questions a pool; when it runs short, on
+the pools that look newer than the others. If such an answer names something new, the round begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import beta
+from scipy.stats import norm
 
-from monitor.novelty.detector import Calibration
+from monitor.novelty.pool_look import EVERYWHERE
 
-#: All sources together: something rare may be spread over all of them.
-EVERYWHERE = ""
-
-# By how much more than the baseline's rate may lie above: a trickle, or half of the pool.
-_EXCESSES = np.array([0.01, 0.02, 0.05, 0.1, 0.2, 0.4])
-# The rate that is bet against is exceeded by the true one with this probability.
-_UNSURE = 0.2
-# What a baseline remembers at most, in samples: about a pool, so that a feed may change.
-_MEMORY = 5000.0
-# Beyond this a bet is as good as certain; it must stay a finite number in JSON.
-_CERTAIN = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Samples of one source in one pool, and how many of them look strange."""
-
-    samples: int
-    above: int
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(self.samples + other.samples, self.above + other.above)
+WEEK, MONTH = 7 * 86400.0, 30 * 86400.0
+# Clean pools of real images were a little stronger and wider spread than the deals that they are
+# measured by: references have helped to fit the classes that they are judged by, and no feed shows
+# exactly what was labelled.
+_OFFSET, _STRETCH = 0.5, 1.25
+# Pools that are judged together, and the part of a look's level that each window has.
+_WINDOWS = {1: 0.6, 2: 0.1, 4: 0.1, 8: 0.1, 16: 0.1}
+# The part of the level that the whole pool has; its sources share the rest.
+_WHOLE = 0.5
+# How much the latest of several pools without anything new counts for the habit of a source.
+_HABIT = 0.5
+# Strengths beyond this are as good as certain, and must stay finite numbers in JSON.
+_CERTAIN = 1e6
+# Sources whose past is kept, the strongest first: what is remembered stays bounded.
+_SOURCES_MOST = 1000
+# Pools that the next one is compared with when the allowance runs short.
+_RECENT = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """What people found nothing new in: samples and exceedances, fading."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerSettings:
+    """The promise and the allowance."""
 
-    samples: float = 0.0
-    above: float = 0.0
-
-    def plus(self, tally: Tally) -> Baseline:
-        samples, above = self.samples + tally.samples, self.above + tally.above
-        fade = min(1.0, _MEMORY / samples) if samples else 1.0
-        return Baseline(samples * fade, above * fade)
+    false_rounds_per_month: float = 1.0
+    start_credit: float = 0.1  # needless rounds that each detector version may cost besides
+    trickle_per_week: int = 21  # questions that a quiet feed may ask
+    probe: int = 3  # of them about one pool at most
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The bets of every source so far. Immutable, and JSON in both directions.
+    """What one look brought, in deviations of chance, and how much of it chance would bring.
 
-    >>> calibration = Calibration(t_inner=1.0, exceedance=0.05, mean=0.5, std=0.2, count=1000)
-    >>> quiet = Evidence().weighed({"cam": Tally(500, 24)}, calibration)
-    >>> quiet.verdict(1000).triggered
-    False
-    >>> loud = quiet.weighed({"cam": Tally(500, 80)}, calibration)
-    >>> loud.verdict(1000).triggered, loud.verdict(1000).sources
-    (True, ('cam',))
+    ``shifted`` has, for sources whose known classes are shifted, how likely chance alone is;
+    nothing that is put beside clean references can be said of them.
     """
 
-    bets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    baselines: Mapping[str, Baseline] = field(default_factory=dict)
-
-    def weighed(self, pool: Mapping[str, Tally], calibration: Calibration) -> Evidence:
-        """One more pool, by source."""
-        whole = sum(pool.values(), Tally(0, 0))
-        tallies = {s: t for s, t in {**pool, EVERYWHERE: whole}.items() if t.samples}
-        if not tallies:
-            return self
-        samples = np.array([[tally.samples] for tally in tallies.values()], dtype=float)
-        above = np.array([[tally.above] for tally in tallies.values()], dtype=float)
-        rate = self._rates(list(tallies), calibration)[:, None]
-        guess = rate + _EXCESSES * (1 - rate)
-        gain = above * np.log(guess / rate) + (samples - above) * np.log((1 - guess) / (1 - rate))
-        before = np.array([self.bets.get(source, _NOTHING) for source in tallies], dtype=float)
-        now = np.minimum(np.logaddexp(before, 0.0) + gain, _CERTAIN).round(6)
-        fresh = zip(tallies, map(tuple, now.tolist()), strict=True)
-        return replace(self, bets={**self.bets, **dict(fresh)})
-
-    def rate(self, source: str, calibration: Calibration) -> float:
-        """The largest rate at which known images of a source may well look strange."""
-        return float(self._rates([source], calibration)[0])
-
-    def _rates(self, sources: Sequence[str], calibration: Calibration) -> np.ndarray:
-        # Where people have looked, what they saw outweighs images held out elsewhere.
-        held_out = Baseline(calibration.count, calibration.exceedance * calibration.count)
-        known = [self.baselines.get(source, held_out) for source in sources]
-        # Most sources share the one that was held out: each different one is reckoned once.
-        upper = {b: beta.ppf(1 - _UNSURE, b.above + 1, b.samples - b.above + 1) for b in set(known)}
-        rates: np.ndarray = np.clip([upper[baseline] for baseline in known], 1e-6, 0.999)
-        return rates
-
-    def verdict(self, false_alarms: float) -> Verdict:
-        """Whether anybody's bets have won more than one false alarm in so many pools allows."""
-        threshold = float(np.log(false_alarms * max(1, len(self.bets))))
-        strength = dict(zip(self.bets, _means_of_logs(list(self.bets.values())), strict=True))
-        over = sorted(
-            (source for source, value in strength.items() if value > threshold),
-            key=lambda source: -strength[source],
-        )
-        return Verdict(
-            triggered=bool(over),
-            sources=tuple(source for source in over if source != EVERYWHERE),
-            strength=max(strength.values(), default=-np.inf),
-            threshold=threshold,
-        )
-
-    def settled(self) -> Evidence:
-        """After something new was learnt: the bets are off, the baselines stay."""
-        return replace(self, bets={})
-
-    def nothing_new(self, pool: Mapping[str, Tally]) -> Evidence:
-        """After people found nothing new: what was seen is what nothing looks like."""
-        whole = sum(pool.values(), Tally(0, 0))
-        learnt = dict(self.baselines)
-        for source, tally in {**pool, EVERYWHERE: whole}.items():
-            learnt[source] = learnt.get(source, Baseline()).plus(tally)
-        return replace(self, bets={}, baselines=learnt)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "bets": {source: list(bets) for source, bets in self.bets.items()},
-            "baselines": {s: [b.samples, b.above] for s, b in self.baselines.items()},
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Evidence:
-        return cls(
-            {source: tuple(bets) for source, bets in data.get("bets", {}).items()},
-            {s: Baseline(*values) for s, values in data.get("baselines", {}).items()},
-        )
+    strength: Mapping[str, float]
+    images: int
+    references: int
+    shifted: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the evidence says, in natural logarithms of odds."""
+class Decision:
+    """What to do about a pool, and why.
 
-    triggered: bool
-    sources: tuple[str, ...]
+    ``chance`` is how likely the evidence is if nothing is new, ``level`` what this look may
+    spend of the promise. A ``probe`` asks ``questions`` and goes on only if something is new.
+    """
+
+    kind: Literal["quiet", "probe", "round"]
+    chance: float
+    level: float
     strength: float
-    threshold: float
+    sources: tuple[str, ...] = ()
+    questions: int = 0
+
+    @property
+    def triggered(self) -> bool:
+        return self.kind == "round"
 
 
-_NOTHING = (-np.inf,) * len(_EXCESSES)
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What is remembered between two looks. Immutable, and JSON in both directions.
+
+    >>> calm = Evidence({EVERYWHERE: 0.3}, images=300, references=300)
+    >>> watch, found = Watch().decided(calm, at=0.0, settings=TriggerSettings(trickle_per_week=0))
+    >>> found.kind
+    'quiet'
+    >>> loud = Evidence({EVERYWHERE: 8.0}, images=300, references=300)
+    >>> watch.decided(loud, at=86400.0, settings=TriggerSettings())[1].kind
+    'round'
+    """
+
+    looks: int = 0
+    at: float | None = None
+    past: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    habits: Mapping[str, float] = field(default_factory=dict)
+    tokens: float | None = None
+    recent: tuple[float, ...] = ()
+
+    def decided(
+        self, seen: Evidence, *, at: float, settings: TriggerSettings, closing: bool = True
+    ) -> tuple[Watch, Decision]:
+        """One more look, at POSIX time ``at``; the pool goes on filling if not ``closing``."""
+        elapsed = 0.0 if self.at is None else min(max(at - self.at, 0.0), MONTH)
+        looks = self.looks + 1
+        level = settings.false_rounds_per_month * elapsed / MONTH
+        level += settings.start_credit / (looks * (looks + 1))
+        chances = self._chances(seen)
+        chance = min(chances.values(), default=1.0)
+        strength = float(np.clip(seen.strength.get(EVERYWHERE, 0.0), -_CERTAIN, _CERTAIN))
+        tokens = self._tokens(elapsed, settings)
+        found = Decision("quiet", chance, level, strength)
+        if chance <= level:
+            over = [source for source in chances if source and chances[source] <= level]
+            named = sorted(over, key=chances.__getitem__)
+            found = replace(found, kind="round", sources=tuple(named))
+        elif closing:
+            questions = self._probe(tokens, strength, settings)
+            if questions:
+                found = replace(found, kind="probe", questions=questions)
+        after = replace(self, looks=looks, at=at if self.at is None else max(at, self.at))
+        if closing:
+            after = replace(
+                after, past=self._remembered(seen), recent=(*self.recent, strength)[-_RECENT:]
+            )
+        return replace(after, tokens=tokens - found.questions), found
+
+    def _chances(self, seen: Evidence) -> dict[str, float]:
+        """Of each source, how likely its evidence is by chance, made good for all the tests."""
+        sources = [source for source in seen.strength if source]
+        parts = {s: (1 - _WHOLE) / max(len(sources) + len(seen.shifted), 1) for s in sources}
+        parts |= {EVERYWHERE: _WHOLE if sources or seen.shifted else 1.0}
+        beside = seen.images / max(seen.images + seen.references, 1)
+        chances = {}
+        for source, strength in seen.strength.items():
+            row = (*self.past.get(source, ()), strength)
+            over = [(k, part) for k, part in _WINDOWS.items() if len(row) >= k]
+            least = min(
+                _chance(_together(row[-k:], beside) - self.habits.get(source, 0.0)) / part
+                for k, part in over
+            )
+            chances[source] = min(least / parts[source], 1.0)
+        share = (1 - _WHOLE) / max(len(sources) + len(seen.shifted), 1)
+        return chances | {s: min(chance / share, 1.0) for s, chance in seen.shifted.items()}
+
+    def _remembered(self, seen: Evidence) -> dict[str, tuple[float, ...]]:
+        most = max(_WINDOWS) - 1
+        kept = dict(self.past)
+        for source, strength in seen.strength.items():
+            value = round(float(np.clip(strength, -_CERTAIN, _CERTAIN)), 4)
+            kept[source] = (*self.past.get(source, ()), value)[-most:]
+        if len(kept) > _SOURCES_MOST:
+            strongest = sorted(kept, key=lambda s: (s != EVERYWHERE, -sum(kept[s])))
+            kept = {source: kept[source] for source in strongest[:_SOURCES_MOST]}
+        return kept
+
+    def _tokens(self, elapsed: float, settings: TriggerSettings) -> float:
+        """The allowance that has gathered: a week's at most, and at the start."""
+        most = float(settings.trickle_per_week)
+        return most if self.tokens is None else min(self.tokens + most * elapsed / WEEK, most)
+
+    def _probe(self, tokens: float, strength: float, settings: TriggerSettings) -> int:
+        """How many questions this pool may have; scarce ones go to pools that look newer."""
+        questions = int(min(settings.probe, tokens))
+        scarce = tokens < settings.trickle_per_week / 2
+        if scarce and self.recent and strength < float(np.median(self.recent)):
+            return 0
+        return questions
+
+    def learnt(self) -> Watch:
+        """After something new was learnt: another detector judges, evidence begins anew."""
+        return replace(self, looks=0, past={}, habits={}, recent=())
+
+    def nothing_new(self, strength: Mapping[str, float]) -> Watch:
+        """After people found nothing new: what was seen is what nothing looks like."""
+        habits = dict(self.habits)
+        for source, value in strength.items():
+            seen = max(float(np.clip(value, -_CERTAIN, _CERTAIN)), 0.0)
+            before = habits.get(source)
+            habits[source] = seen if before is None else (1 - _HABIT) * before + _HABIT * seen
+        return replace(self, past={}, habits=habits)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "looks": self.looks,
+            "at": self.at,
+            "past": {source: list(row) for source, row in self.past.items()},
+            "habits": dict(self.habits),
+            "tokens": self.tokens,
+            "recent": list(self.recent),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Watch:
+        return cls(
+            looks=data.get("looks", 0),
+            at=data.get("at"),
+            past={source: tuple(row) for source, row in data.get("past", {}).items()},
+            habits=dict(data.get("habits", {})),
+            tokens=data.get("tokens"),
+            recent=tuple(data.get("recent", ())),
+        )
 
 
-def _means_of_logs(bets: Sequence[Sequence[float]]) -> list[float]:
-    """Of several sources, the logarithm of the mean of what their logarithms stand for."""
-    if not bets:
-        return []
-    found: list[float] = (
-        np.logaddexp.reduce(np.asarray(bets), axis=1) - np.log(len(bets[0]))
-    ).tolist()
-    return found
+def _together(strengths: tuple[float, ...], beside: float) -> float:
+    """Several pools as one: their noise is partly the same, that of the references.
+
+    >>> _together((2.0,), 0.5)
+    2.0
+    >>> 2.0 < _together((2.0, 2.0), 0.5) < 2.0 * 2**0.5
+    True
+    """
+    count = len(strengths)
+    return float(sum(strengths) / np.sqrt(count + count * (count - 1) * beside))
+
+
+def _chance(strength: float) -> float:
+    """How likely a clean pool is at least as strong."""
+    return float(norm.sf((strength - _OFFSET) / _STRETCH))
+
+
+def threshold(level: float) -> float:
+    """The strength that one look at a whole pool needs at this level.
+
+    >>> 2 < threshold(1 / 30) < threshold(1 / 1000) < 6
+    True
+    """
+    part = _WINDOWS[1]
+    return float(_OFFSET + _STRETCH * norm.isf(min(level * part, 0.5)))

@@ -178,7 +178,9 @@ def _without(
     return replace(
         known,
         modes=tuple(mode for part in fitted for mode in part.modes),
-        reserve=np.concatenate([part.reserve for part in fitted]),
+        references=np.concatenate([part.references for part in fitted]),
+        own=np.concatenate([part.own for part in fitted]),
+        held=sum(part.held for part in fitted),
         pseudo=sum(one.by == BY_PSEUDO_LABEL for one in kept),
     )
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from monitor.config import Config
 from monitor.config.schema import Labels
 from monitor.novelty.detector import Detector
-from monitor.novelty.trigger import Tally, Verdict
+from monitor.novelty.trigger import Decision, TriggerSettings
 from monitor.pipeline.drifting import keep_drift
-from monitor.pipeline.evidence import keep_evidence, read_evidence
+from monitor.pipeline.evidence import keep_watch, read_watch
 from monitor.pipeline.learning import Conclusion
-from monitor.pipeline.looking import ABOVE, Looked
+from monitor.pipeline.looking import Looked
 from monitor.store import Transaction
 from monitor.store.rows import Count
 from monitor.store.states import PoolState
@@ -30,66 +30,77 @@ class Current:
 
 
 def decide(
-    tx: Transaction, pool_id: int, looked: Looked, current: Current, config: Config, *, left: int
-) -> None:
-    """A closed pool is quiet, or people are asked; evidence and drift move with it.
+    tx: Transaction,
+    pool_id: int,
+    looked: Looked,
+    current: Current,
+    config: Config,
+    *,
+    at: float,
+    left: int,
+    closing: bool = True,
+) -> bool:
+    """A pool is quiet, or people are asked; what is remembered moves with it.
 
-    ``left`` is how many questions this week still allows.
+    ``at`` is when the pool was taken, in POSIX seconds; ``left`` is how many questions this week
+    still allows. A pool that is still filling (not ``closing``) is closed if people are to be
+    asked, and goes on filling otherwise. Whether people are asked.
     """
-    keep_drift(tx, looked)
-    measure, verdict = _weigh(tx, looked, current, config.pools.false_alarms)
-    found = looked.counted[measure]
-    triggered = verdict.triggered
+    watch, found = read_watch(tx, current.number).decided(
+        looked.seen, at=at, settings=trigger_settings(config), closing=closing
+    )
+    pool = tx.pools.get(pool_id)
+    triggered = found.kind == "round"
     if config.pools.trigger == "any":
-        triggered = any(tally.above for tally in looked.counted[ABOVE].tallies.values())
-    reasons = {
-        "measure": measure,
-        "tallies": _plain(found.tallies),
-        "expected": found.chance,
-        "counted": {name: _plain(counted.tallies) for name, counted in looked.counted.items()},
-        "explained_by_shift": looked.explained,
-        "strength": round(verdict.strength, 3),
-        "threshold": round(verdict.threshold, 3),
-        "sources": list(verdict.sources),
-        "shifted": sorted(s for s, v in looked.verdicts.items() if v.shifted),
-    }
-    budget = min(budget_of(tx.pools.get(pool_id).size, config.labels), left)
-    if not triggered and any(v.started for v in looked.verdicts.values()):
+        triggered = closing and pool.above > 0
+    budget = min(budget_of(pool.size, config.labels), left)
+    probe = min(found.questions, budget)
+    if closing and not triggered and any(v.started for v in looked.verdicts.values()):
         # A shift has begun, and nothing seems new: a few questions make sure, and their answers
         # teach the classes their new look.
-        budget = min(budget, config.drift.confirm_labels)
+        budget, probe = min(budget, config.drift.confirm_labels), 0
         triggered = budget > 0
-    if not triggered:
+    keep_watch(tx, current.number, watch)
+    if not closing and not triggered:
+        return False
+    keep_drift(tx, looked)
+    reasons = _reasons(looked, found, probe=0 if triggered else probe)
+    if not closing:
+        tx.pools.move(pool_id, PoolState.CLOSED)
+    if not triggered and not probe:
         tx.pools.move(pool_id, PoolState.QUIET, evidence=reasons)
         tx.events.append("pool.quiet", {"pool": pool_id, **reasons})
-        return
+        return False
     tx.pools.begin_asking(pool_id, budget=budget, detector_version=current.number, evidence=reasons)
     tx.events.append(
-        "pool.triggered",
-        {"pool": pool_id, "budget": budget, **reasons},
-        source=verdict.sources[0] if verdict.sources else None,
+        "pool.triggered" if triggered else "pool.probed",
+        {"pool": pool_id, "budget": budget if triggered else probe, **reasons},
+        source=found.sources[0] if found.sources else None,
     )
+    return True
 
 
-def _weigh(
-    tx: Transaction, looked: Looked, current: Current, false_alarms: float
-) -> tuple[str, Verdict]:
-    """Bet by each measure, and return the one that has won most."""
-    verdicts: dict[str, Verdict] = {}
-    for name, counted in looked.counted.items():
-        expected = replace(
-            current.detector.calibration, exceedance=counted.chance, count=counted.references
-        )
-        evidence = read_evidence(tx, name, current.number).weighed(counted.tallies, expected)
-        keep_evidence(tx, name, current.number, evidence)
-        # Whoever bets twice wins by chance twice as often.
-        verdicts[name] = evidence.verdict(false_alarms * len(looked.counted))
-    best = max(verdicts, key=lambda name: verdicts[name].strength - verdicts[name].threshold)
-    return best, verdicts[best]
+def _reasons(looked: Looked, found: Decision, *, probe: int) -> dict[str, Any]:
+    """What a pool's record says about the decision."""
+    return {
+        "images": sum(looked.images.values()),
+        "novel": {source: number for source, number in looked.novel.items() if number},
+        "explained_by_shift": looked.explained,
+        "strength": {s: round(value, 3) for s, value in looked.seen.strength.items()},
+        "chance": float(f"{found.chance:.4g}"),
+        "level": float(f"{found.level:.4g}"),
+        "sources": list(found.sources),
+        "shifted": sorted(s for s, v in looked.verdicts.items() if v.shifted),
+        "probe": probe,
+    }
 
 
-def _plain(tallies: Mapping[str, Tally]) -> dict[str, list[int]]:
-    return {source: [tally.samples, tally.above] for source, tally in tallies.items()}
+def trigger_settings(config: Config) -> TriggerSettings:
+    return TriggerSettings(
+        false_rounds_per_month=config.pools.false_rounds_per_month,
+        trickle_per_week=config.labels.trickle_per_week,
+        probe=config.labels.probe,
+    )
 
 
 def budget_of(size: int, labels: Labels) -> int:
@@ -102,13 +113,15 @@ def budget_of(size: int, labels: Labels) -> int:
 
 
 def nothing_new(tx: Transaction, pool_id: int, found: Conclusion) -> None:
-    """People have looked: what the pool showed is what nothing new looks like."""
+    """People have looked: what the pool showed is what nothing new looks like.
+
+    A few questions of a probe do not say that: they count only where the trigger asked.
+    """
     pool = tx.pools.get(pool_id)
     assert pool.detector_version is not None, "nobody was asked about this pool"
-    for name, tallies in pool.evidence["counted"].items():
-        seen = {source: Tally(*counts) for source, counts in tallies.items()}
-        evidence = read_evidence(tx, name, pool.detector_version).nothing_new(seen)
-        keep_evidence(tx, name, pool.detector_version, evidence)
+    if not pool.evidence.get("probe"):
+        watch = read_watch(tx, pool.detector_version).nothing_new(pool.evidence["strength"])
+        keep_watch(tx, pool.detector_version, watch)
     outcome = {"outcome": found.outcome, "missed": found.missed}
     tx.pools.move(pool_id, PoolState.RESOLVED, reason="nothing new", evidence=outcome)
     tx.events.append("pool.quiet", {"pool": pool_id, "asked": pool.asked})

@@ -1,23 +1,19 @@
-"""The trigger's evidence between two pools: where it is kept, and when it begins anew."""
+"""What the trigger remembers between two pools: where it is kept, and when it begins anew."""
 
 from __future__ import annotations
 
-from monitor.novelty.trigger import Evidence
+from monitor.novelty.trigger import Watch
 from monitor.store import Transaction
 
-ROOM = "trigger"
+ROOM, KEY = "trigger", "watch"
 
 
-def read_evidence(tx: Transaction, measure: str, version: int) -> Evidence:
-    """What has gathered with this version of the detector.
-
-    Another version judges by another T_inner and knows more: the bets start anew with it, the
-    baselines that people confirmed stay.
-    """
-    kept = tx.notes.get(ROOM, measure, {})
-    evidence = Evidence.from_dict(kept)
-    return evidence if kept.get("version") == version else evidence.settled()
+def read_watch(tx: Transaction, version: int) -> Watch:
+    """What has gathered with this version of the detector; another one knows more."""
+    kept = tx.notes.get(ROOM, KEY, {})
+    watch = Watch.from_dict(kept)
+    return watch if kept.get("version", version) == version else watch.learnt()
 
 
-def keep_evidence(tx: Transaction, measure: str, version: int, evidence: Evidence) -> None:
-    tx.notes.set(ROOM, measure, {"version": version, **evidence.to_dict()})
+def keep_watch(tx: Transaction, version: int, watch: Watch) -> None:
+    tx.notes.set(ROOM, KEY, {"version": version, **watch.to_dict()})

@@ -16,29 +16,31 @@ class Inspection:
     """How a new version treats what was known before it."""
 
     false_novel: float
-    """Share of the held-out images of the old classes that it calls novel."""
+    """Share of known images of the old classes that it calls novel."""
     stolen: float
-    """Of the old class that loses most, the share of held-out images that a new class takes."""
+    """Of the old class that loses most, the share of known images that a new class takes."""
     stolen_from: str | None
     labels: Mapping[str, int]
     """Answers by people behind each new class, by name."""
 
 
 def inspect(before: Detector, after: Detector) -> Inspection:
-    """Put the held-out images of the old classes before the new detector."""
-    reserve, owners = before.reserve()
+    """Put known images of the old classes before the new detector, none helped by itself."""
     old = {known.id for known in before.classes}
-    scores = after.score(reserve)
     is_new = np.asarray([known.id not in old for known in after.classes])
-    taken = is_new[scores.nearest]
+    judged = after.judged
+    owners = after.references.classes[judged.rows]
+    mine = ~is_new[owners]
+    novel = judged.score[mine] > after.calibration.t_inner
+    taken = is_new[judged.nearest]
     losses = {
         known.name: float(taken[owners == position].mean())
-        for position, known in enumerate(before.classes)
-        if (owners == position).any()
+        for position, known in enumerate(after.classes)
+        if known.id in old and (owners == position).any()
     }
     loser = max(losses, key=lambda name: losses[name]) if losses else None
     return Inspection(
-        false_novel=float(scores.novel.mean()),
+        false_novel=float(novel.mean()) if len(novel) else 0.0,
         stolen=losses[loser] if loser else 0.0,
         stolen_from=loser if loser and losses[loser] > 0 else None,
         labels={known.name: known.human for known in after.classes if known.id not in old},

@@ -51,6 +51,7 @@ def judge(batch: EmbeddedBatch, detector: Detector, version: int) -> Judged:
             VERDICTS,
             {
                 **shared,
+                "p_known": scores.p_known,
                 "verdict": np.where(scores.novel, NOVEL, KNOWN).tolist(),
                 "detector_version": np.full(len(batch.places), version, np.int32),
             },

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import numpy as np
@@ -97,6 +97,9 @@ class Keeper:
         self._job: Job | None = None
         self._asking: Ask | None = None
         self._samples: PoolSamples | None = None
+        # Of the pool that is filling: its size and the time when it was looked at last. Not kept:
+        # a monitor that starts again looks again.
+        self._early: dict[int, tuple[int, datetime]] = {}
 
     @property
     def working(self) -> bool:
@@ -122,8 +125,12 @@ class Keeper:
         if portraits is not None:
             pool_id, wanted = portraits
             return self._hand_out(Job("portray", pool_id, current.number, (places(wanted),)))
-        if closed and not active and not held and self._has_budget(closed[0]):
-            return self._hand_out(self._look_job(closed[0], current))
+        if not active and not held:
+            if closed and self._has_budget(closed[0]):
+                return self._hand_out(self._look_job(closed[0], current))
+            early = None if closed else self._due_early()
+            if early is not None:
+                return self._hand_out(self._look_job(early, current))
         if len(closed) > self._config.pools.waiting_most:
             self._leave_unresolved(
                 closed[0].id,
@@ -152,6 +159,20 @@ class Keeper:
             tx.pools.move(pool.id, PoolState.CLOSED)
         fault_point("pool.after_close")
         return True
+
+    def _due_early(self) -> Pool | None:
+        """The pool that is filling, if it fills slowly and has doubled since it was looked at."""
+        limits = self._config.pools
+        with self._store.reading() as tx:
+            pool = tx.pools.filling(GROUP)
+            if pool is None or pool.size < limits.least:
+                return None
+            now = tx.now
+        size, since = self._early.get(pool.id, (0, pool.opened_at))
+        if pool.size < 2 * size or now - since < timedelta(minutes=limits.look_minutes):
+            return None
+        self._early = {pool.id: (pool.size, now)}
+        return pool
 
     # -- is it worth asking? ----------------------------------------------------------------
 
@@ -184,10 +205,23 @@ class Keeper:
         work = (samples.features, samples.sources, samples.stats, past, settings)
         return Job("look", pool.id, current.number, work)
 
-    def _decide(self, pool_id: int, looked: Looked, current: Current) -> None:
+    def _decide(self, job: Job, looked: Looked, current: Current) -> None:
+        """What a look at a pool leads to; one that is still filling may go on filling."""
+        past: Past = job.arguments[3]
         fault_point("pool.before_decide")
         with self._transaction() as tx:
-            decide(tx, pool_id, looked, current, self._config, left=self._left_this_week(tx))
+            closing = tx.pools.get(job.pool_id).state is PoolState.CLOSED
+            decide(
+                tx,
+                job.pool_id,
+                looked,
+                current,
+                self._config,
+                # The feed's own clock runs faster than ours while it is caught up with.
+                at=max(past.seen_at.values(), default=tx.now.timestamp()),
+                left=self._left_this_week(tx),
+                closing=closing,
+            )
         fault_point("pool.after_decide")
 
     # -- asking and waiting -----------------------------------------------------------------
@@ -218,6 +252,7 @@ class Keeper:
                 source: np.flatnonzero(samples.sources == source)
                 for source in pool.evidence.get("shifted", ())
             },
+            probe=pool.evidence.get("probe", 0),
         )
         return self._hand_out(
             Job(
@@ -283,7 +318,7 @@ class Keeper:
         elif job.kind == "look":
             # A version that was published meanwhile may explain the pool: look again.
             if job.version == current.number:
-                self._decide(job.pool_id, result, current)
+                self._decide(job, result, current)
         else:
             self._open(job, result, current)
         return None
@@ -366,7 +401,8 @@ class Keeper:
         return self._read_again(pool.id)
 
     def _read_again(self, pool_id: int) -> PoolSamples:
-        if self._samples is None or self._samples.pool_id != pool_id:
+        # A pool that was looked at while it was filling has grown since.
+        if self._samples is None or self._samples.pool_id != pool_id or self._early:
             self._samples = read_samples(self._store, pool_id)
         return self._samples
 

@@ -31,7 +31,8 @@ class Progress:
 
     ``answers`` holds class ids by sample. ``rounds`` is how many rounds are over. ``stop`` asks
     nobody any more: the loop concludes with what it has. ``shifted`` has, for each source whose
-    known classes are shifted, the rows of its samples.
+    known classes are shifted, the rows of its samples. ``probe`` is how many questions come first,
+    to find out whether to go on.
     """
 
     pool_id: int
@@ -41,6 +42,7 @@ class Progress:
     answers: Mapping[int, str | None]
     stop: bool = False
     shifted: Mapping[str, Ints] = field(default_factory=dict)
+    probe: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class _Held:
 
 def _begin(progress: Progress, base: Detector, features: Floats) -> Loop:
     budget = min(progress.budget, len(features))
-    return inner_loop(base, features, budget=budget, seed=progress.seed)
+    return inner_loop(base, features, budget=budget, seed=progress.seed, probe=progress.probe)
 
 
 def cluster(pool_id: int, current: Detector, features: Floats, seed: int) -> Conclusion:

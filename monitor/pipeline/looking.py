@@ -1,4 +1,4 @@
-"""A closed pool, seen by the detector in use: what looks strange, and what shift explains."""
+"""A pool, seen by the detector in use: what seems new in it, and what shift explains."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import betabinom
 
 from monitor.feed.image_stats import STATS
 from monitor.novelty.arrays import Floats
+from monitor.novelty.detector import Calibration
 from monitor.novelty.drift import DriftSettings, DriftVerdict, Sketch
 from monitor.novelty.drift_pool import watch
-from monitor.novelty.strangeness import strange
-from monitor.novelty.trigger import Tally
+from monitor.novelty.drift_split import SourceSplit
+from monitor.novelty.pool_look import look as look_at_pool
+from monitor.novelty.trigger import Evidence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,33 +27,18 @@ class Past:
     seen_at: Mapping[str, float]
 
 
-#: The two measures of what seems new. A class that no subspace reconstructs shows in the first
-#: with few held-out samples; one that a rich subspace reconstructs shows in the second alone.
-ABOVE, STRANGE = "above T_inner", "strange"
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """Samples of each source that seem new by one measure, and how many would by chance.
-
-    ``chance`` is the share of known samples, as ``references`` held-out ones tell.
-    """
-
-    tallies: dict[str, Tally]
-    chance: float
-    references: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Looked:
-    """Two answers for each source: how much seems new, and are known classes shifted?
+    """Two answers for each source: does something seem new, and are known classes shifted?
 
-    ``counted`` is how much seems new, once the shift of a source is taken back, by each measure:
-    what lies above T_inner, and what looks strange beside held-out samples. ``explained`` is
-    what lies above T_inner and shift explains.
+    ``seen`` is what the trigger weighs, once the shift of a source is taken back. ``novel`` has
+    of each source how many images the look at the whole pool calls new, ``explained`` how many
+    lie above T_inner because of a shift.
     """
 
-    counted: dict[str, Counted]
+    seen: Evidence
+    images: dict[str, int]
+    novel: dict[str, int]
     explained: dict[str, int]
     verdicts: dict[str, DriftVerdict]
     states: dict[str, dict[str, Any]]
@@ -63,6 +51,8 @@ def look(
     stats: Floats,
     past: Past,
     settings: DriftSettings,
+    *,
+    seed: int = 0,
 ) -> Looked:
     """Weigh a pool, source by source."""
     names = sources.astype(str)
@@ -77,23 +67,36 @@ def look(
         settings=settings,
     )
     parts = found.split.sources
-    odd = strange(sketch.detector, found.split.corrected)
-    calibration = sketch.detector.calibration
-    above = {source: Tally(part.samples, part.left) for source, part in parts.items()}
-    oddities = {
-        # Shift blurs as well as moves, so beside clean samples everything shifted is strange;
-        # of such a source only what it leaves unexplained counts.
-        source: above[source]
-        if part.shifted
-        else Tally(part.samples, round(float(odd.samples[names == source].sum())))
-        for source, part in parts.items()
-    }
+    shifted = [source for source, part in parts.items() if part.shifted]
+    clean = ~np.isin(names, shifted)
+    novel = {source: part.left for source, part in parts.items() if part.shifted}
+    strength: Mapping[str, float] = {}
+    references = 0
+    if clean.any():
+        # Shift blurs as well as moves, so beside clean references everything shifted looks new;
+        # of such a source only what the shift leaves unexplained counts.
+        seen = look_at_pool(sketch.detector, features[clean], names[clean].tolist(), seed=seed)
+        strength, references = seen.strength, seen.references
+        novel |= {str(s): int(seen.novel[names[clean] == s].sum()) for s in np.unique(names[clean])}
+    calibration = sketch.detector.fre_calibration
     return Looked(
-        counted={
-            ABOVE: Counted(above, calibration.exceedance, calibration.count),
-            STRANGE: Counted(oddities, odd.chance, odd.references),
-        },
+        seen=Evidence(
+            strength=strength,
+            images=int(clean.sum()),
+            references=references,
+            shifted={s: _left_by_chance(parts[s], calibration) for s in shifted},
+        ),
+        images={source: part.samples for source, part in parts.items()},
+        novel=novel,
         explained={source: part.explained for source, part in parts.items() if part.explained},
         verdicts=dict(found.verdicts),
         states=dict(found.states),
+    )
+
+
+def _left_by_chance(part: SourceSplit, calibration: Calibration) -> float:
+    """How likely chance leaves as many images of a shifted source above T_inner."""
+    above = calibration.exceedance * calibration.count
+    return float(
+        betabinom.sf(part.left - 1, part.samples, above + 1, calibration.count - above + 1)
     )

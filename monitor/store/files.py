@@ -37,6 +37,7 @@ VERDICTS = pa.schema(
         pa.field("captured_at", _TIME),
         pa.field("score", pa.float32(), nullable=False),
         pa.field("score_ratio", pa.float32(), nullable=False),
+        pa.field("p_known", pa.float32(), nullable=False),
         pa.field("verdict", pa.string(), nullable=False),
         pa.field("nearest_class", pa.string()),
         pa.field("detector_version", pa.int32(), nullable=False),

@@ -48,7 +48,7 @@ declare(
 )
 
 FORMAT = "conclad-detector"
-SCHEMA = 1
+SCHEMA = 2
 ARRAYS = "arrays.safetensors"
 MANIFEST = "manifest.json"
 
@@ -261,7 +261,7 @@ def _manifest(text: bytes, where: str) -> dict[str, Any]:
     if found.get("schema") != SCHEMA:
         raise SnapshotSchemaError(
             f"{where}: has detector layout {found.get('schema')}, this conclad reads {SCHEMA}; "
-            "use the conclad that wrote it, or fit again"
+            "fit again into a fresh folder: conclad fit --data … --set state.dir=FOLDER"
         )
     body = {key: value for key, value in found.items() if key != "seal"}
     if found.get("seal") != _seal(body):

@@ -41,11 +41,43 @@ def test_known_samples_are_known_and_strangers_are_news(world: World) -> None:
 
 def test_t_inner_comes_from_samples_that_no_subspace_has_seen(world: World) -> None:
     detector = world.detector()
-    reserve, classes = detector.reserve()
-    assert len(reserve) == 3 * 12  # a tenth of 120 for each class
-    assert np.bincount(classes).tolist() == [12, 12, 12]
-    assert detector.calibration == Calibration.of(detector.s0(reserve), detector.settings)
-    assert detector.calibration.count == len(reserve)
+    references = detector.references
+    assert np.bincount(references.classes).tolist() == [120, 120, 120]  # every labelled sample
+    assert detector.calibration.count == detector.fre_calibration.count == len(references)
+    # A subspace reconstructs what it was fitted on better than what it was not.
+    seen = detector.fre(references.features)
+    own = np.arange(len(references)), references.classes
+    assert (detector.reference_fre()[own] > seen[own]).mean() > 0.9
+    # What was measured without a sample's help is what fresh samples have.
+    fresh = np.concatenate([world.draw(c, 400) for c in range(3)])
+    assert detector.score(fresh).novel.mean() == pytest.approx(0.05, abs=0.03)
+    assert detector.calibration.exceedance == pytest.approx(0.05, abs=0.01)
+
+
+def test_the_paper_holds_a_tenth_out(world: World) -> None:
+    detector = world.detector(settings=Settings.preset("paper"))
+    references = detector.references
+    assert np.bincount(references.classes).tolist() == [12, 12, 12]
+    np.testing.assert_allclose(detector.reference_fre(), detector.fre(references.features))
+    expected = Calibration.of(detector.s0(references.features), detector.settings)
+    assert detector.calibration == detector.fre_calibration == expected
+    assert [known.count for known in detector.classes] == [120, 120, 120]
+
+
+def test_p_known_is_uniform_for_known_samples_and_tiny_for_new_ones(world: World) -> None:
+    for settings in (Settings(), Settings.preset("paper")):
+        detector = world.detector(settings=settings)
+        known = detector.score(np.concatenate([world.draw(c, 300) for c in range(3)])).p_known
+        assert ((known > 0) & (known <= 1)).all()
+        assert np.mean(known <= 0.2) == pytest.approx(0.2, abs=0.12)
+        assert np.median(detector.score(world.draw(4, 100)).p_known) < 0.05
+
+
+def test_memory_of_a_large_class_is_bounded(world: World) -> None:
+    x, y = world.labelled(range(2), 90)
+    detector = Detector.fit(x, y, settings=Settings(references_most=25))
+    assert [len(known.references) for known in detector.classes] == [25, 25]
+    assert [known.count for known in detector.classes] == [90, 90]
 
 
 @pytest.mark.parametrize(
@@ -58,8 +90,10 @@ def test_tiny_classes_keep_samples_to_fit_on(count: int, held: int) -> None:
 def test_fre_or_its_square_give_the_same_order(world: World) -> None:
     x, y = world.labelled(range(3), 60)
     probe = np.concatenate([world.draw(c, 30) for c in range(6)])
-    square = Detector.fit(x, y, settings=Settings(squared=True)).score(probe)
-    norm = Detector.fit(x, y, settings=Settings(squared=False)).score(probe)
+    paper = Settings.preset("paper")
+    assert not paper.squared, "the paper's FRE is a norm"
+    square = Detector.fit(x, y, settings=paper.replace(squared=True)).score(probe)
+    norm = Detector.fit(x, y, settings=paper).score(probe)
     np.testing.assert_allclose(np.sqrt(square.score), norm.score, rtol=1e-4)
     np.testing.assert_array_equal(square.nearest, norm.nearest)
 
@@ -120,8 +154,8 @@ def test_state_that_makes_no_sense_is_refused(world: World) -> None:
     with pytest.raises(InvalidDetector, match="incomplete"):
         Detector.from_state({k: v for k, v in arrays.items() if "basis" not in k}, meta)
     with pytest.raises(InvalidDetector, match="incomplete"):
-        Detector.from_state(arrays, {k: v for k, v in meta.items() if k != "calibration"})
-    narrow = {**arrays, "c1.reserve": arrays["c1.reserve"][:, :5]}
+        Detector.from_state(arrays, {k: v for k, v in meta.items() if k != "fre_calibration"})
+    narrow = {**arrays, "c1.references": arrays["c1.references"][:, :5]}
     with pytest.raises(InvalidDetector, match="24 features"):
         Detector.from_state(narrow, meta)
 

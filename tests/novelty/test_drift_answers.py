@@ -39,7 +39,8 @@ def drawn(world: World, count: int, dirt: Floats | float = 0.0) -> tuple[Floats,
 
 def moved(detector: Detector, pool: Floats, said: dict[int, int]) -> tuple[int, ...]:
     """The shifted ones among answers that have reached nobody but the samples asked about."""
-    space = Space.of(pool, *detector.reserve(), detector.settings)
+    known = detector.references
+    space = Space.of(pool, known.features, known.classes, detector.settings)
     return shifted_answers(detector, space, pool, shares(pool, said), said)
 
 

@@ -77,7 +77,7 @@ def test_a_pool_with_nothing_new_adds_nothing_and_stays_cheap(budget: int) -> No
 
 @pytest.mark.parametrize("budget", [60, 200])
 def test_saying_that_nothing_is_new_costs_the_same_whatever_the_budget(budget: int) -> None:
-    world = World(seed=3)
+    world = World(seed=8)
     detector = world.detector(5)
     pool, labels = pool_of(world, dict.fromkeys(range(5), 120))
     update = found(detector, pool, labels, budget)
@@ -96,13 +96,13 @@ def test_a_new_class_that_hides_in_a_known_one_is_found() -> None:
     assert {d.name for d in update.discoveries} == {"twin", name(3)}
 
 
-def test_few_held_out_samples_do_not_make_known_ones_look_new() -> None:
+def test_few_labelled_samples_do_not_make_known_ones_look_new() -> None:
     false_novel, true_novel = [], []
     for seed in range(6):
         world = World(seed=seed)
         features, names = world.labelled(range(3), 30)
         detector = Detector.fit(features, names)
-        assert len(detector.reserve()[0]) == 9
+        assert len(detector.references) == 90
         pool, labels = pool_of(world, {0: 50, 1: 50, 2: 50, 3: 50}, seed=seed)
         score = found(detector, pool, labels, budget=12).score
         old = np.concatenate([world.draw(c, 100) for c in range(3)])

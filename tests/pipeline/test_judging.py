@@ -19,7 +19,7 @@ from monitor.store.files import STATS, VERDICTS
 @pytest.fixture(scope="module")
 def detector() -> Detector:
     rng = np.random.default_rng(0)
-    known = np.concatenate([rng.normal(m, 1, (100, 8)) for m in (0, 9)]).astype("f")
+    known = np.concatenate([rng.normal(m, 1, (100, 40)) for m in (0, 9)]).astype("f")
     return Detector.fit(known, ["a"] * 100 + ["b"] * 100)
 
 
@@ -35,7 +35,7 @@ def batch(features: np.ndarray) -> EmbeddedBatch:
 
 
 def test_every_row_has_a_verdict_or_a_reason(detector: Detector) -> None:
-    features = np.full((6, 8), -9, np.float32)
+    features = np.full((6, 40), -9, np.float32)
     judged = judge(batch(features), detector, version=3)
     assert judged.verdicts.column("verdict").to_pylist() == ["novel"] * 6
     assert judged.verdicts.column("detector_version").to_pylist() == [3] * 6
@@ -45,7 +45,7 @@ def test_every_row_has_a_verdict_or_a_reason(detector: Detector) -> None:
 
 def test_counts_add_up_by_source(detector: Detector) -> None:
     rng = np.random.default_rng(1)
-    features = np.concatenate([rng.normal(0, 1, (5, 8)), np.full((5, 8), -9)]).astype("f")
+    features = np.concatenate([rng.normal(0, 1, (5, 40)), np.full((5, 40), -9)]).astype("f")
     verdicts = judge(batch(features), detector, version=1).verdicts
     counts = list(score_counts(verdicts, exceedance=0.1))
     for source in ("cam-0", "cam-1"):

@@ -67,7 +67,7 @@ def grown() -> Detector:
         )
         for id, name, centre, count in [("c3", "dune", -9, 3), ("c4", "Gewächshaus", 20, 30)]
     ]
-    assert found[0].reserve.shape == (0, DIMENSION)
+    assert found[0].references.shape == (3, DIMENSION)
     return detector.with_classes(found)
 
 
@@ -91,7 +91,7 @@ def test_what_comes_back_judges_alike_to_the_last_bit(
     publish_snapshot(folder, "v1", detector)
     save_detector(detector, tmp_path / "one.safetensors")
     strange = np.random.default_rng(3).normal(4, 6, size=(300, detector.dimension))
-    rows = np.concatenate([detector.reserve()[0], strange])
+    rows = np.concatenate([detector.references.features, strange])
     wanted = detector.score(rows)
     assert set(wanted.novel.tolist()) == {True, False}
     for back in (load_snapshot(folder, "v1"), load_detector(tmp_path / "one.safetensors")):
@@ -184,7 +184,7 @@ def test_an_edited_manifest_is_noticed(folder: Folder) -> None:
         load_snapshot(folder, "v1", sha256=snapshot.sha256)
 
 
-@pytest.mark.parametrize("change", [{"schema": 2}, {"format": "something else"}])
+@pytest.mark.parametrize("change", [{"schema": 1}, {"schema": 3}, {"format": "something else"}])
 def test_another_layout_is_refused(folder: Folder, change: dict[str, object]) -> None:
     publish_snapshot(folder, "v1", small_detector())
     manifest = json.loads(folder.read("v1/manifest.json"))
@@ -230,10 +230,10 @@ def test_one_file_that_was_damaged(tmp_path: Path) -> None:
     path.write_bytes(whole.replace(b"water", b"wader"))
     with pytest.raises(SnapshotTampered):
         load_detector(path)
-    newer = whole.replace(rb"\"schema\": 1", rb"\"schema\": 2")
+    newer = whole.replace(rb"\"schema\": 2", rb"\"schema\": 3")
     assert newer != whole
     path.write_bytes(newer)
-    with pytest.raises(SnapshotSchemaError, match="has detector layout 2, this conclad reads 1"):
+    with pytest.raises(SnapshotSchemaError, match="has detector layout 3, this conclad reads 2"):
         load_detector(path)
     path.write_bytes(b"\x04\0\0\0\0\0\0\0{]}  and more")
     with pytest.raises(SnapshotSchemaError, match="not a safetensors file"):

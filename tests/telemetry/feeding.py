@@ -106,6 +106,7 @@ def judge(
                 "score": ratios,
                 "score_ratio": ratios,
                 "verdict": ["novel" if ratio > 1 else "known" for ratio in ratios],
+                "p_known": np.full(len(ratios), 0.5, np.float32),
                 "nearest_class": ["c1"] * len(ratios),
                 "detector_version": [version] * len(ratios),
                 "file": [path] * len(ratios),

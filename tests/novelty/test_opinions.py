@@ -1,4 +1,4 @@
-"""The nearest class is fair to classes of which little has been seen."""
+"""What a detector makes of a single sample: its class, and how unlike that class it is."""
 
 from __future__ import annotations
 
@@ -40,10 +40,7 @@ def _right(rooms: Rooms, detector: Detector, index: int) -> float:
 
 def test_a_class_of_few_samples_is_recognised_beside_rich_ones() -> None:
     rooms = Rooms()
-    robust = Settings.preset("robust")
-    fair, by_fre = (
-        rooms.detector(settings=robust.replace(nearest=n)) for n in ("resemblance", "fre")
-    )
+    fair, by_fre = (rooms.detector(settings=Settings(score=s)) for s in ("opinions", "fre"))
     assert _right(rooms, by_fre, 2) < 0.2  # the reason why FRE alone is not asked
     assert _right(rooms, fair, 2) > 0.8
     assert min(_right(rooms, fair, 0), _right(rooms, fair, 1)) > 0.9
@@ -67,8 +64,26 @@ def test_a_merged_class_is_recognised_by_each_of_its_looks() -> None:
     assert _right(rooms, detector, 1) > 0.8
 
 
-def test_the_verdict_itself_stays_with_fre() -> None:
+def test_a_sample_far_beyond_everything_known_is_novel_whatever_its_direction() -> None:
+    rooms = Rooms()
+    detector = rooms.detector(settings=Settings())
+    mean = detector.classes[0].modes[0].mean
+    far = np.stack([mean * length for length in (40.0, -40.0, 400.0)])
+    assert detector.score(far).novel.all()
+
+
+def test_more_of_the_same_light_is_no_news() -> None:
+    """The opinions forget how long a feature vector is."""
+    rooms = Rooms()
+    detector = rooms.detector(settings=Settings())
+    by_fre = rooms.detector(settings=Settings(score="fre"))
+    brighter = rooms.draw(0, 300) * np.float32(1.25)
+    assert detector.score(brighter).novel.mean() < by_fre.score(brighter).novel.mean() / 2
+
+
+def test_the_score_does_not_depend_on_the_rows_beside() -> None:
     rooms = Rooms()
     detector = rooms.detector(settings=Settings())
     batch = rooms.draw(2, 50)
-    np.testing.assert_array_equal(detector.score(batch).score, detector.fre(batch).min(axis=1))
+    alone = np.concatenate([detector.score(row[None]).score for row in batch])
+    np.testing.assert_allclose(detector.score(batch).score, alone, rtol=1e-4)
