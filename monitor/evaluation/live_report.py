@@ -22,10 +22,10 @@ from monitor.evaluation.summary import percent
 from monitor.evaluation.tables import Table
 
 _NOTHING = "–"
-_OURS = "conclad"
+_OURS, _TRIGGER = "conclad", "its trigger alone"
 # Okabe and Ito's colours; a marker of its own for each line says the same without colour.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
-_MARKERS = ("o", "s", "^", "D", "v")
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_MARKERS = ("o", "P", "s", "^", "D", "v")
 
 _HOW_TO_READ = (
     "Feeds of one pool a day: {clean} clean pools, then {pools} pools of {pool} images with the "
@@ -35,7 +35,8 @@ _HOW_TO_READ = (
     "a month, the allowance {trickle} questions a week. Immediate verdicts judge single images, "
     "closed ones the images of a whole pool together, both before anybody was asked; settled ones "
     "follow the answers. The naive alternatives judge each pool by itself, at a level of one false "
-    "alarm in {run:.0f} pools, but for the paper's rule, which has none."
+    "alarm in {run:.0f} pools, but for the paper's rule, which has none; conclad has the "
+    "questions of its allowance besides its trigger."
 )
 
 
@@ -74,9 +75,9 @@ def _noticed(records: Sequence[Record]) -> Table:
             "data, share",
             "feeds",
             "in the first pool",
+            "there by the trigger alone",
             "within ten",
             "median pool",
-            "by the trigger",
             "classes found",
             "questions until noticed",
             "questions in all",
@@ -86,9 +87,9 @@ def _noticed(records: Sequence[Record]) -> Table:
                 name,
                 str(len(rows)),
                 _points(_within(rows, 1)),
+                _points(_within(rows, 1, _noticed_by(_TRIGGER))),
                 _points(_within(rows, 10)),
                 _median([r["noticed_in"] for r in rows]),
-                _points(float(np.mean([r["noticed_by"] == "round" for r in rows]))),
                 f"{sum(r['found'] for r in rows)} of {sum(r['present'] for r in rows)}",
                 _mean(rows, "questions_until_noticed"),
                 _mean(rows, "questions"),
@@ -184,31 +185,38 @@ def live_plots(records: Sequence[Record], meta: Mapping[str, Any]) -> Iterator[P
 def _curve(title: str, records: Sequence[Record], meta: Mapping[str, Any]) -> Plot:
     shares = sorted({r["share"] for r in records})
     by_share = [[r for r in records if r["share"] == share] for share in shares]
-    # As wide as evenly spaced shares need: 2% and 33% are both worth reading.
+    # Evenly spaced: 2% and 33% are both worth reading.
     places = list(range(len(shares)))
-    figure = Figure(figsize=(9.2, 4.2), layout="constrained")
+    figure = Figure(figsize=(9.8, 4.2), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
-    for axes, pools, what in zip(panels, (1, 10), ("the first pool", "ten pools"), strict=True):
-        for place, name in enumerate((_OURS, *NAIVE)):
+    for axes, pools, what in zip(
+        panels, (1, 10), ("in the first pool", "within ten pools"), strict=True
+    ):
+        for place, name in enumerate((_OURS, _TRIGGER, *NAIVE)):
+            if name == _TRIGGER and pools > 1:
+                # What the allowance found first cannot show when the trigger would have.
+                continue
             axes.plot(
                 places,
                 [100 * _within(rows, pools, _noticed_by(name)) for rows in by_share],
-                label=name,
+                label=_legend(name, records),
                 color=_COLOURS[place],
                 marker=_MARKERS[place],
                 markersize=5,
+                linestyle="--" if name == _TRIGGER else "-",
                 linewidth=2.4 if name == _OURS else 1.2,
                 zorder=3 if name == _OURS else 2,
             )
         axes.set_xticks(places, [percent(share) for share in shares])
         axes.set_xlabel("new images in a pool")
         axes.set_ylim(-3, 103)
-        axes.set_title(f"noticed within {what}" if pools > 1 else f"noticed in {what}", fontsize=10)
+        axes.set_title(f"noticed {what}", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color="#dddddd", linewidth=0.7)
         axes.set_axisbelow(True)
     panels[0].set_ylabel("feeds (%)")
-    panels[1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8)
     settings = meta["plan"]["live"]
     figure.suptitle(
         f"{title}: {settings['known']} known classes of {settings['labelled']} labelled images, "
@@ -229,12 +237,27 @@ def _curve(title: str, records: Sequence[Record], meta: Mapping[str, Any]) -> Pl
     )
 
 
+def _legend(name: str, records: Sequence[Record]) -> str:
+    """A line that is always up is worth nothing if it is up on clean pools too."""
+    clean = _sum(records, "clean_pools")
+    if name == _OURS or not clean:
+        return name
+    false = (
+        _sum(records, "needless_rounds")
+        if name == _TRIGGER
+        else sum(r["naive"][name]["false_alarms"] for r in records)
+    )
+    return f"{name}\n(on {100 * false / clean:.0f}% of clean pools too)"
+
+
 Noticed = Callable[[Record], int | None]
 
 
 def _noticed_by(name: str) -> Noticed:
     if name == _OURS:
         return lambda record: record["noticed_in"]
+    if name == _TRIGGER:
+        return lambda record: record["noticed_in"] if record["noticed_by"] == "round" else None
     return lambda record: record["naive"][name]["noticed_in"]
 
 

@@ -145,7 +145,9 @@ class _Kept:
         write_json(self._path(cell), {"digest": self._digest(cell), "record": record})
 
     def _path(self, cell: LiveCell) -> Path:
-        safe = ["".join(c if c.isalnum() or c in "-_." else "_" for c in p) for p in _parts(cell)]
+        # The key's slashes make folders; a readable tree helps who looks for one feed.
+        parts = cell.key.split("/")
+        safe = ["".join(c if c.isalnum() or c in "-_" else "_" for c in part) for part in parts]
         return self.folder.joinpath("live", *safe[:-1], f"{safe[-1]}.json")
 
     def _digest(self, cell: LiveCell) -> str:
@@ -158,10 +160,6 @@ class _Kept:
             "libraries": library_versions(),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _parts(cell: LiveCell) -> list[str]:
-    return cell.key.split("/")
 
 
 def _computed(
