@@ -20,6 +20,7 @@ from monitor.evaluation.plots import Plot
 from monitor.evaluation.store import write_bytes
 from monitor.evaluation.summary import percent
 from monitor.evaluation.tables import Table
+from monitor.novelty.trigger import TriggerSettings
 
 _NOTHING = "–"
 _OURS, _TRIGGER = "conclad", "its trigger alone"
@@ -149,6 +150,7 @@ def _clean(records: Sequence[Record], meta: Mapping[str, Any]) -> Table:
             "clean pools",
             "needless rounds",
             "promised at most",
+            "with the credit at the start",
             "questions of the allowance, all pools",
             *(f"alarms: {name}" for name in NAIVE),
             "pools after learning",
@@ -160,6 +162,7 @@ def _clean(records: Sequence[Record], meta: Mapping[str, Any]) -> Table:
                 str(_sum(rows, "clean_pools")),
                 str(_sum(rows, "needless_rounds")),
                 f"{promise * _sum(rows, 'clean_pools'):.1f}",
+                f"{promise * _sum(rows, 'clean_pools') + _credit(rows):.1f}",
                 str(_sum(rows, "trickle_questions")),
                 *(str(sum(r["naive"][n]["false_alarms"] for r in rows)) for n in NAIVE),
                 str(_sum(rows, "learnt_pools")),
@@ -291,6 +294,12 @@ def _median(pools: Sequence[int | None]) -> str:
     """
     middle = float(np.median([np.inf if number is None else number for number in pools]))
     return "never" if np.isinf(middle) else f"{middle:g}"
+
+
+def _credit(rows: Sequence[Record]) -> float:
+    """What the trigger may spend besides at the start of its detectors, over their clean looks."""
+    looks: list[int] = [row["clean_pools"] for row in rows]
+    return sum(TriggerSettings().start_credit * n / (n + 1) for n in looks)
 
 
 def _sum(rows: Sequence[Record], name: str) -> int:
