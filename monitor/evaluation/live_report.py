@@ -151,7 +151,8 @@ def _clean(records: Sequence[Record], meta: Mapping[str, Any]) -> Table:
             "needless rounds",
             "promised at most",
             "with the credit at the start",
-            "questions of the allowance, all pools",
+            "of the allowance: clean pools asked about",
+            "its questions, all pools",
             *(f"alarms: {name}" for name in NAIVE),
             "pools after learning",
             "rounds there",
@@ -163,6 +164,7 @@ def _clean(records: Sequence[Record], meta: Mapping[str, Any]) -> Table:
                 str(_sum(rows, "needless_rounds")),
                 f"{promise * _sum(rows, 'clean_pools'):.1f}",
                 f"{promise * _sum(rows, 'clean_pools') + _credit(rows):.1f}",
+                str(_sum(rows, "clean_probes")),
                 str(_sum(rows, "trickle_questions")),
                 *(str(sum(r["naive"][n]["false_alarms"] for r in rows)) for n in NAIVE),
                 str(_sum(rows, "learnt_pools")),
@@ -243,8 +245,11 @@ def _curve(title: str, records: Sequence[Record], meta: Mapping[str, Any]) -> Pl
 def _legend(name: str, records: Sequence[Record]) -> str:
     """A line that is always up is worth nothing if it is up on clean pools too."""
     clean = _sum(records, "clean_pools")
-    if name == _OURS or not clean:
+    if not clean:
         return name
+    if name == _OURS:
+        asked = _sum(records, "clean_probes") + _sum(records, "needless_rounds")
+        return f"{name}\n(asks about {100 * asked / clean:.0f}% of clean pools)"
     false = (
         _sum(records, "needless_rounds")
         if name == _TRIGGER
