@@ -26,8 +26,8 @@ def fit(data: tuple[str, ...], loaded: Loaded, output: Output) -> None:
     """Learn the known classes from labelled images.
 
     Makes detector version 1 in the state folder, and shows for each class how many images it
-    has, how many components its subspace keeps, and how well images that were held out are
-    reconstructed. An interrupted run goes on where it stopped. Where the configuration has groups
+    has, how many components its subspace keeps, and how well images that it was not fitted on
+    are reconstructed. An interrupted run goes on where it stopped. Where the configuration has groups
     of sources, each begins with what these images teach, unless --group names one.
     """
     fitted = {
@@ -46,17 +46,17 @@ def describe(fitted: Fitted) -> str:
             known.name,
             f"{known.images:,}",
             f"{known.components:,}",
-            f"{known.held_out:,}",
+            f"{known.calibrated_on:,}",
             "-" if known.validation_fre is None else f"{known.validation_fre:.4g}",
             "-" if known.above_t_inner is None else f"{known.above_t_inner:.1%}",
         )
         for known in fitted.classes
     ]
-    header = ("class", "images", "components", "held out", "validation FRE", "above T_inner")
+    header = ("class", "images", "components", "calibrated on", "validation FRE", "above T_inner")
     lines = [table(header, rows), ""]
     lines.append(
-        f"T_inner {fitted.t_inner:.4g}, from {fitted.held_out:,} images held out; "
-        f"{fitted.exceedance:.1%} of them exceed it."
+        f"T_inner {fitted.t_inner:.4g}, from {fitted.calibrated_on:,} images, each judged without "
+        f"its own help; {fitted.exceedance:.1%} of them exceed it."
     )
     if fitted.rejected:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in fitted.rejected.items())

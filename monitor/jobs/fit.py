@@ -43,11 +43,12 @@ class ClassReport:
     name: str
     images: int
     components: int
-    held_out: int
+    calibrated_on: int
+    """Images that were judged without their own help, for T_inner."""
     validation_fre: float | None
-    """Mean FRE of the held-out images to their own class; None where none was held out."""
+    """Mean FRE of these images to their own class; None where there are none."""
     above_t_inner: float | None
-    """Share of the held-out images that the detector would call novel."""
+    """Share of these images that the detector would call novel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Fitted:
     classes: tuple[ClassReport, ...]
     t_inner: float
     exceedance: float
-    held_out: int
+    calibrated_on: int
     rejected: dict[str, int]
     unlabelled: int
     backbone: str
@@ -115,7 +116,7 @@ def fit(
         classes=class_reports(detector),
         t_inner=detector.calibration.t_inner,
         exceedance=detector.calibration.exceedance,
-        held_out=detector.calibration.count,
+        calibrated_on=detector.calibration.count,
         rejected=dict(Counter(str(sample.rejected.reason) for sample in dataset.rejected)),
         unlabelled=unlabelled,
         backbone=detector.fingerprint.backbone,
@@ -143,7 +144,7 @@ def class_reports(detector: Detector) -> tuple[ClassReport, ...]:
                 name=known.name,
                 images=known.count,
                 components=known.components,
-                held_out=len(known.references),
+                calibrated_on=len(known.references),
                 validation_fre=fre,
                 above_t_inner=above,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from monitor.config import Config
@@ -39,15 +39,21 @@ def decide(
     at: float,
     left: int,
     closing: bool = True,
+    probing: bool = False,
 ) -> bool:
     """A pool is quiet, or people are asked; what is remembered moves with it.
 
     ``at`` is when the pool was taken, in POSIX seconds; ``left`` is how many questions this week
     still allows. A pool that is still filling (not ``closing``) is closed if people are to be
-    asked, and goes on filling otherwise. Whether people are asked.
+    asked, and goes on filling otherwise. While questions about another quiet pool are out
+    (``probing``), no more of that kind are asked. Whether people are asked.
     """
+    settings = trigger_settings(config)
     watch, found = read_watch(tx, current.number).decided(
-        looked.seen, at=at, settings=trigger_settings(config), closing=closing
+        looked.seen,
+        at=at,
+        settings=replace(settings, probe=0) if probing else settings,
+        closing=closing,
     )
     pool = tx.pools.get(pool_id)
     triggered = found.kind == "round"

@@ -117,7 +117,7 @@ class Keeper:
         if self.close_if_full(final=final):
             return "moved", None
         with self._store.reading() as tx:
-            active = tx.pools.in_state(PoolState.ASKING, PoolState.WAITING, limit=1)
+            active = tx.pools.in_state(PoolState.ASKING, PoolState.WAITING)
             closed = tx.pools.in_state(PoolState.CLOSED)
             # What an operator has yet to release would be found, and asked about, again.
             held = tx.pools.in_state(PoolState.HELD, limit=1)
@@ -125,19 +125,27 @@ class Keeper:
         if portraits is not None:
             pool_id, wanted = portraits
             return self._hand_out(Job("portray", pool_id, current.number, (places(wanted),)))
-        if not active and not held:
-            if closed and self._has_budget(closed[0]):
-                return self._hand_out(self._look_job(closed[0], current))
-            early = None if closed else self._due_early()
-            if early is not None:
-                return self._hand_out(self._look_job(early, current))
+        for pool in active:
+            moved, job = self._go_on(pool, current)
+            if moved != "idle":
+                return moved, job
+        # What is new in a pool is asked about once: the next ones wait for what comes of it. A
+        # few questions about a quiet pool keep nobody waiting.
+        blocked = bool(held) or any(not _is_probe(pool) for pool in active)
+        if closed and not blocked and self._has_budget(closed[0]):
+            return self._hand_out(self._look_job(closed[0], current))
         if len(closed) > self._config.pools.waiting_most:
             self._leave_unresolved(
                 closed[0].id,
                 f"more than {self._config.pools.waiting_most} pools were waiting for people",
             )
             return "moved", None
-        return self._go_on(active[0], current) if active else ("idle", None)
+        if blocked:
+            return "idle", None
+        early = None if closed else self._due_early()
+        if early is not None:
+            return self._hand_out(self._look_job(early, current))
+        return "idle", None
 
     def _hand_out(self, job: Job) -> tuple[Moved, Job]:
         self._job = job
@@ -221,6 +229,7 @@ class Keeper:
                 at=max(past.seen_at.values(), default=tx.now.timestamp()),
                 left=self._left_this_week(tx),
                 closing=closing,
+                probing=bool(tx.pools.in_state(PoolState.ASKING, PoolState.WAITING, limit=1)),
             )
         fault_point("pool.after_decide")
 
@@ -408,3 +417,8 @@ class Keeper:
 
     def _transaction(self) -> AbstractContextManager[Transaction]:
         return fenced(self._store, self._lease)
+
+
+def _is_probe(pool: Pool) -> bool:
+    """Whether a few questions are out about a quiet pool, and nothing new has come of them."""
+    return bool(pool.evidence.get("probe")) and pool.round == 0

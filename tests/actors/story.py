@@ -24,6 +24,8 @@ OVERRIDES = (
     f"pools.size={POOL}",
     "pools.least=20",
     "labels.budget=0.15",
+    # The trickle has stories of its own.
+    "labels.trickle_per_week=0",
     "feed.batch_rows=16",
     "novelty.settings={least: 4}",
     "gate.stolen_most=0.5",

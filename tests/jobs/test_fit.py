@@ -28,13 +28,13 @@ def test_each_class_is_reported(tmp_path: Path) -> None:
     assert (fitted.version, fitted.is_new) == (1, True)
     assert [(c.name, c.images) for c in fitted.classes] == [("forest", 80), ("water", 50)]
     for known in fitted.classes:
-        assert 0 < known.held_out < known.images
+        assert known.calibrated_on == known.images
         assert 0 < known.components < known.images
         assert known.validation_fre is not None
         assert known.validation_fre > 0
     assert fitted.t_inner > 0
     assert 0 <= fitted.exceedance < 0.5
-    assert fitted.held_out == sum(c.held_out for c in fitted.classes)
+    assert fitted.calibrated_on == sum(c.calibrated_on for c in fitted.classes)
 
 
 def test_the_version_is_in_use_and_the_state_is_whole(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ COLUMNS = [
     "captured_at",
     "score",
     "score_ratio",
+    "p_known",
     "verdict",
     "nearest_class",
     "detector_version",

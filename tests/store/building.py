@@ -61,13 +61,13 @@ def scored(
         "captured_at": [CAPTURED] * len(rows),
         "score": [ratio * 2 for ratio in ratios],
         "score_ratio": ratios,
-        "p_known": np.full(len(rows), 0.5, np.float32),
         "nearest_class": ["class-1"] * len(rows),
         "file": [file] * len(rows),
         "row": rows,
     }
     verdicts = {
         **common,
+        "p_known": np.full(len(rows), 0.5, np.float32),
         "verdict": ["novel" if ratio > 1 else "known" for ratio in ratios],
         "detector_version": [version] * len(rows),
     }
