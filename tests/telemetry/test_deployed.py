@@ -17,15 +17,18 @@ from monitor.telemetry.dashboards import BOARDS
 from monitor.telemetry.dashboards.model import WIDTH
 from monitor.telemetry.dashboards.overview import ALERTS as SHOWN
 from monitor.telemetry.exporter import Exporter
+from monitor.telemetry.families import SILENT_NAMED
 from monitor.telemetry.generate import generated
 from monitor.telemetry.reference import every_family
 from tests.system import require_system
 from tests.telemetry import feeding
+from tests.telemetry.pods import with_replaced_pods
 from tests.telemetry.scraping import Page
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 GRAFANA = ROOT / "deploy" / "grafana"
+SUITES = sorted((PROMETHEUS / "tests").glob("*.yml"))
 
 #: The names that other people's routes and silences are written with.
 ALERTS = {
@@ -40,6 +43,12 @@ ALERTS = {
     "DetectorUpdateFailing",
     "DetectorUpdateHeld",
     "MonitorDown",
+    "ManySourcesSilent",
+    "SourcesCapped",
+    "FilesQuarantined",
+    "EmbeddersNotStarting",
+    "RestartStorm",
+    "DiskNearlyFull",
 }
 
 
@@ -187,17 +196,47 @@ def test_promtool_accepts_rules_and_configuration() -> None:
 
 def test_every_alert_fires_and_is_silent_in_its_unit_tests() -> None:
     promtool = require_system("promtool", "prometheus")
-    suites = sorted((PROMETHEUS / "tests").glob("*.yml"))
-    run(promtool, "test", "rules", *suites)
+    run(promtool, "test", "rules", *SUITES)
     checks = [
         check
-        for suite in suites
+        for suite in SUITES
         for group in yaml.safe_load(suite.read_text())["tests"]
         for check in group["alert_rule_test"]
     ]
     fires = {check["alertname"] for check in checks if check.get("exp_alerts")}
     silent = {check["alertname"] for check in checks if not check.get("exp_alerts")}
     assert fires == silent == ALERTS
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.stem)
+def test_every_alert_outlives_its_pod(suite: Path, tmp_path: Path) -> None:
+    promtool = require_system("promtool", "prometheus")
+    again = with_replaced_pods(suite)
+    assert len(again["tests"]) >= len(yaml.safe_load(suite.read_text())["tests"])
+    file = tmp_path / "replaced.yml"
+    file.write_text(yaml.safe_dump(again))
+    run(promtool, "test", "rules", file)
+
+
+def test_no_rule_knows_a_pod_and_every_one_knows_its_group() -> None:
+    """Labels of a target change when it is replaced; what fires must not change with them."""
+    for rule in rules():
+        kept = re.findall(r"\b(?:by|on) \(([^)]*)\)", rule["expr"])
+        labels = {label.strip() for part in kept for label in part.split(",")} - {""}
+        # Who never answered has no group yet, only an address.
+        allowed = {"instance"} if rule["alert"] == "MonitorDown" else set()
+        assert not {"pod", "instance", "job", "namespace"} & labels - allowed, rule["alert"]
+        assert "group" in labels, rule["alert"]
+        assert "without" not in rule["expr"]
+        assert "offset" not in rule["expr"], "a series has no past before its pod"
+        for text in rule["annotations"].values():
+            queries = re.findall(r"conclad_\w+", text)
+            assert len(queries) == text.count("group=%q"), f"{rule['alert']}: of all groups"
+
+
+def test_as_many_silent_sources_are_named_as_the_rules_say() -> None:
+    [many] = [rule for rule in rules() if rule["alert"] == "ManySourcesSilent"]
+    assert many["expr"].endswith(f"> {SILENT_NAMED}")
 
 
 def test_promtool_notices_a_page_that_breaks_the_conventions(store: Store) -> None:

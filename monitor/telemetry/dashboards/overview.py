@@ -23,13 +23,19 @@ ALERTS = (
     "NoveltySuspected",
     "KnownClassDrift",
     "FeedSilent",
+    "ManySourcesSilent",
+    "SourcesCapped",
     "InputLagHigh",
+    "RejectedImagesHigh",
+    "FilesQuarantined",
     "LabelQueueStale",
     "LabelBudgetExhausted",
-    "RejectedImagesHigh",
     "DetectorUpdateFailing",
     "DetectorUpdateHeld",
     "MonitorDown",
+    "EmbeddersNotStarting",
+    "RestartStorm",
+    "DiskNearlyFull",
 )
 
 
