@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install system test check lint types contracts format demo bench evaluate clean
+.PHONY: help install system test check lint types contracts format demo bench evaluate secrets clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ BENCH ?= scoring inner_loop rare_class small_classes engine score listing store 
 
 bench: install  ## Measure side by side, as ratios in one run; BENCH=soak runs that one
 	@for name in $(BENCH); do echo "== $$name"; $(BIN)/python -m bench.$$name || exit 1; done
+
+secrets:  ## Make the passwords of deploy/compose.yaml that are not there yet
+	@deploy/make-secrets
 
 clean:  ## Remove .venv and every cache
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
