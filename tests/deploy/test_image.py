@@ -9,7 +9,9 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -189,6 +191,33 @@ def test_a_cpu_image_carries_no_cuda_libraries(
     assert (done.returncode != 0) is is_refused, done.stderr
     assert ("TORCH_INDEX" in done.stderr) is is_refused
     assert DOCKERFILE.read_text().count('check_variant.py "${VARIANT}"') == 2
+
+
+def test_a_head_is_alive_with_its_autoscaler(tmp_path: Path) -> None:
+    """Stand-ins for both pages: what counts is whom the script asks, and what it makes of it."""
+    answers = {"/api/healthz": 200, "/metrics": 200}
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(answers[self.path])
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        port = str(server.server_port)
+
+        def is_alive(autoscaler: str) -> bool:
+            asked = node("head-alive", RAY_AGENT_PORT=port, AUTOSCALER_METRIC_PORT=autoscaler)
+            return asked.returncode == 0
+
+        assert is_alive(port)
+        assert not is_alive(str(free_port())), "the autoscaler is gone"
+        answers["/api/healthz"] = 503
+        assert not is_alive(port), "GCS is gone"
+        server.shutdown()
 
 
 def test_the_script_is_executable() -> None:

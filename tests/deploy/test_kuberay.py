@@ -15,7 +15,8 @@ import yaml
 
 from monitor import __version__
 from monitor.config import load
-from monitor.jobs.places import Node, embedder_ask, places
+from monitor.jobs.places import Node, embedder_ask, helper_nodes, places
+from tests.deploy import prometheus_operator
 from tests.deploy.kuberay import problems
 from tests.deploy.manifests import (
     DEPLOY,
@@ -78,6 +79,60 @@ def test_a_misspelt_field_would_be_found() -> None:
     cluster["spec"]["autoscalerOptions"]["upscalingMode"] = "Slow"
     del cluster["spec"]["workerGroupSpecs"][0]["groupName"]
     assert len(problems(cluster)) == 4
+    refused: Any = copy.deepcopy(ray_cluster("gpu"))
+    refused["spec"]["headGroupSpec"]["template"]["spec"]["restartPolicy"] = "Always"
+    refused["spec"]["workerGroupSpecs"][0]["rayStartParams"]["labels"] = "role=helpers"
+    refused["spec"]["workerGroupSpecs"][1]["replicas"] = 20
+    assert len(problems(refused)) == 3
+
+
+@each_overlay
+def test_the_prometheus_operator_takes_every_field_and_finds_them(overlay: str) -> None:
+    found = [m for m in build(overlay) if m["apiVersion"] == "monitoring.coreos.com/v1"]
+    assert {m["kind"] for m in found} == set(prometheus_operator.KINDS)
+    for resource in found:
+        assert prometheus_operator.problems(resource) == []
+        # What kube-prometheus-stack selects by, and the page of installation speaks of.
+        assert resource["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+    assert "kube-prometheus-stack" in (ROOT / "docs" / "operations.md").read_text()
+    broken: Any = copy.deepcopy(found[0])
+    broken["spec"]["selektor"] = {}
+    assert len(prometheus_operator.problems(broken)) == 1
+
+
+@each_overlay
+def test_helpers_have_a_group_that_does_not_scale_and_nobody_else_fits_there(overlay: str) -> None:
+    groups = {g["groupName"]: g for g in ray_cluster(overlay)["spec"]["workerGroupSpecs"]}
+    helpers = groups["helpers"]
+    assert helpers["minReplicas"] == helpers["maxReplicas"] == 1
+    config = configuration()
+    nodes = {name: worker_of(group) for name, group in groups.items()}
+    assert helper_nodes(config, list(nodes.values())) == (nodes["helpers"],)
+    [monitor] = [c for name, c in containers(overlay) if name.endswith("/monitor")]
+    environ = {v["name"]: v["value"] for v in monitor["env"] if "value" in v}
+    whole = load(KUBERAY / "base" / "ray_config.yaml", environ=environ).config
+    assert embedder_ask(whole, places(whole, list(nodes.values()))).fits(nodes["helpers"]) == 0
+
+
+@each_overlay
+def test_the_head_is_asked_as_kuberay_asks_it_and_so_is_the_autoscaler(overlay: str) -> None:
+    spec = ray_cluster(overlay)["spec"]
+    [head] = spec["headGroupSpec"]["template"]["spec"]["containers"]
+    for probe in ("startupProbe", "readinessProbe"):
+        assert head[probe]["httpGet"] == {"path": "/api/healthz", "port": 52365}
+    # With v2 a sidecar that died stays dead; only the head's own end brings a new pod.
+    assert spec["autoscalerOptions"]["version"] == "v2"
+    assert head["livenessProbe"]["exec"]["command"] == ["conclad-node", "head-alive"]
+    ports = {port["name"]: port["containerPort"] for port in head["ports"]}
+    assert ports["as-metrics"] == 44217
+
+
+@each_overlay
+def test_asking_the_monitor_whether_it_lives_costs_one_request(overlay: str) -> None:
+    [monitor] = [c for name, c in containers(overlay) if name.endswith("/monitor")]
+    probe = monitor["livenessProbe"]
+    assert probe["httpGet"] == {"path": "/alive", "port": "metrics"}
+    assert "exec" not in probe
 
 
 @each_overlay
@@ -183,7 +238,10 @@ def test_services_and_scrapes_reach_a_port_of_a_pod(overlay: str) -> None:
     [rule] = pod_scrape["spec"]["selector"]["matchExpressions"]
     reached = [ports for labels, ports in pods if labels[rule["key"]] in rule["values"]]
     assert len(reached) == 1 + len(ray_cluster(overlay)["spec"]["workerGroupSpecs"])
+    scraped = [e["port"] for e in pod_scrape["spec"]["podMetricsEndpoints"]]
+    assert scraped == ["metrics", "as-metrics"]
     assert all("metrics" in ports for ports in reached)
+    assert [("as-metrics" in ports) for ports in reached].count(True) == 1, "of the head"
 
 
 @each_overlay
@@ -269,7 +327,9 @@ def test_embedders_follow_the_feed_onto_workers_that_have_room_for_them(overlay:
 
 def worker_of(group: dict[str, Any]) -> Node:
     limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
-    return Node({"CPU": float(limits["cpu"]), "GPU": float(limits.get("nvidia.com/gpu", 0))})
+    cpus = float(group["rayStartParams"].get("num-cpus") or limits["cpu"])
+    gpus = float(limits.get("nvidia.com/gpu", 0))
+    return Node({"CPU": cpus, "GPU": gpus}, group.get("labels", {}), group["groupName"])
 
 
 def test_buckets_and_database_replace_the_volumes() -> None:
