@@ -54,12 +54,19 @@ format: install  ## Let ruff put the code in order
 demo: install  ## Watch a feed with surprises; DEMO='--data file.parquet' takes your own images
 	@scripts/demo $(DEMO)
 
-# The datasets of the evaluation; name others with DATA='a.parquet b.parquet'.
-DATA ?= $(wildcard ../shared/data/*.parquet)
+# The datasets of the evaluation; name others with DATA='a.parquet b.parquet'. Where there are none,
+# scenes of our own are drawn: good for trying it out, too easy for figures.
+SCENES := out/scenes.parquet
+DATA ?= $(or $(wildcard ../shared/data/*.parquet),$(SCENES))
 PLAN ?= quick
 
-evaluate: install  ## Compare all methods on DATA (labelled Parquet), with the named PLAN
-	@test -n "$(DATA)" || { echo "say which labelled images: make evaluate DATA=file.parquet" >&2; exit 1; }
+$(SCENES): | install
+	@echo "no labelled images here: drawing scenes; name yours with DATA=file.parquet" >&2
+	$(BIN)/python -m bench.drawn $@
+
+evaluate: install $(filter $(SCENES),$(DATA))  ## Compare all methods on DATA (labelled Parquet), with the named PLAN
+	@for file in $(DATA); do test -f "$$file" || \
+	  { echo "no file $$file; say which labelled images: make evaluate DATA=file.parquet" >&2; exit 1; }; done
 	$(BIN)/conclad evaluate $(foreach file,$(DATA),--data $(file)) --plan $(PLAN) \
 	  --initial 4 --increment 2 --out out/evaluate
 
