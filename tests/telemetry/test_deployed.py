@@ -97,7 +97,11 @@ def test_generated_is_committed() -> None:
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
 def test_a_board_is_complete(board: Any) -> None:
     page = board.to_dict()
-    assert {v["name"] for v in page["templating"]["list"]} == {"datasource", "source"}
+    assert {v["name"] for v in page["templating"]["list"]} == {
+        "datasource",
+        "group",
+        "source",
+    }
     assert {a["name"] for a in page["annotations"]["list"]} == {"New classes", "Detector versions"}
     taken: set[tuple[int, int]] = set()
     for panel in page["panels"]:
@@ -116,6 +120,53 @@ def test_a_board_is_complete(board: Any) -> None:
             assert all(
                 target["datasource"]["uid"] == "${datasource}" for target in panel["targets"]
             )
+
+
+def test_every_figure_of_ours_is_of_the_chosen_groups() -> None:
+    for board in BOARDS:
+        text = json.dumps(board.to_dict()).replace('\\"', '"')
+        selectors = re.findall(r"conclad_\w+(?:\{[^}]*\})?", text)
+        # The variable 'group' itself is asked of all.
+        loose = [s for s in selectors if 'group=~"$group"' not in s]
+        assert loose == ["conclad_build_info"], board.uid
+
+
+def test_every_row_leads_to_its_source_and_to_the_desk_of_its_group() -> None:
+    tables = [p for board in BOARDS for p in board.panels if p.kind == "table"]
+    assert len(tables) == 4
+    for panel in tables:
+        columns = {
+            one["matcher"]["options"]: {p["id"]: p["value"] for p in one["properties"]}
+            for one in panel.overrides
+        }
+        urls = [link["url"] for column in columns.values() for link in column.get("links", ())]
+        assert any(url.startswith("/d/conclad-source?") for url in urls), panel.title
+        assert any(url.startswith("${__data.fields.desk}/") for url in urls), panel.title
+        assert columns["desk"] == {"custom.hidden": True}, "hidden, or links would not find it"
+        [names] = [t["options"] for t in panel.transformations if t["id"] == "organize"]
+        assert "desk" not in names["excludeByName"]
+        for named in re.findall(r"__data\.fields\.(\w+)", " ".join(urls)):
+            assert named in {"desk", *names["renameByName"].values()}, panel.title
+        assert any("group_left (desk)" in query.expr for query in panel.queries), panel.title
+
+
+def test_rays_figures_have_the_names_that_ray_gives_them() -> None:
+    # Read, not imported: these parts of Ray want packages that the monitor does not.
+    ray = Path(pytest.importorskip("ray").__file__).parent
+    reporter = (ray / "dashboard" / "modules" / "reporter" / "reporter_agent.py").read_text()
+    scaler = (ray / "autoscaler" / "_private" / "prom_metrics.py").read_text()
+    used = {n for board in BOARDS for e in board.expressions() for n in _theirs(e)}
+    assert {name.partition("_")[0] for name in used} == {"ray", "autoscaler"}
+    for name in used:
+        if name.startswith("ray_"):
+            assert f'"{name.removeprefix("ray_")}": Gauge(' in reporter, name
+        else:
+            assert f'"{name.removeprefix("autoscaler_")}"' in scaler, name
+    assert '"NodeType"' in scaler
+
+
+def _theirs(expr: str) -> list[str]:
+    return re.findall(r"\b(?:ray|autoscaler)_\w+", expr)
 
 
 def test_dashboards_and_rules_only_name_metrics_that_exist() -> None:
