@@ -212,8 +212,8 @@ def _by_source() -> Panel:
         "For every source: the share of its images above T_inner, the share that calibration "
         "expects there when nothing is new, open questions, and drift (1 and more counts).",
         [
-            _table(f"{_ABOVE} / {_JUDGED}"),
-            _table(f"{_EXPECTED} / {_JUDGED}"),
+            _table(f"{_ABOVE} / ({_JUDGED} > 0)"),
+            _table(f"{_EXPECTED} / ({_JUDGED} > 0)"),
             _table(f"max by (group, source) (conclad_queries_open{{{SOURCE}}}) + {DESK}"),
             _table(f"max by (group, source) (conclad_drift_score{{{SOURCE}}})"),
         ],
@@ -263,7 +263,7 @@ def _course() -> tuple[Panel, ...]:
             "The share of judged images above T_inner, over an hour, by source. The dashed line is "
             "what calibration expects when nothing is new.",
             [
-                Query(f"{_ABOVE} / {_JUDGED}", "{{source}}"),
+                Query(f"{_ABOVE} / ({_JUDGED} > 0)", "{{source}}"),
                 Query("max(conclad_calibrated_exceedance_ratio)", "expected"),
             ],
             unit="percentunit",
