@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install system test check lint types contracts format demo bench evaluate clean
+.PHONY: help install system test check lint types contracts format demo bench evaluate secrets clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,12 +54,19 @@ format: install  ## Let ruff put the code in order
 demo: install  ## Watch a feed with surprises; DEMO='--data file.parquet' takes your own images
 	@scripts/demo $(DEMO)
 
-# The datasets of the evaluation; name others with DATA='a.parquet b.parquet'.
-DATA ?= $(wildcard ../shared/data/*.parquet)
+# The datasets of the evaluation; name others with DATA='a.parquet b.parquet'. Where there are none,
+# scenes of our own are drawn: good for trying it out, too easy for figures.
+SCENES := out/scenes.parquet
+DATA ?= $(or $(wildcard ../shared/data/*.parquet),$(SCENES))
 PLAN ?= quick
 
-evaluate: install  ## Compare all methods on DATA (labelled Parquet), with the named PLAN
-	@test -n "$(DATA)" || { echo "say which labelled images: make evaluate DATA=file.parquet" >&2; exit 1; }
+$(SCENES): | install
+	@echo "no labelled images here: drawing scenes; name yours with DATA=file.parquet" >&2
+	$(BIN)/python -m bench.drawn $@
+
+evaluate: install $(filter $(SCENES),$(DATA))  ## Compare all methods on DATA (labelled Parquet), with the named PLAN
+	@for file in $(DATA); do test -f "$$file" || \
+	  { echo "no file $$file; say which labelled images: make evaluate DATA=file.parquet" >&2; exit 1; }; done
 	$(BIN)/conclad evaluate $(foreach file,$(DATA),--data $(file)) --plan $(PLAN) \
 	  --initial 4 --increment 2 --out out/evaluate
 
@@ -69,6 +76,9 @@ BENCH ?= scoring inner_loop rare_class small_classes engine score listing store 
 
 bench: install  ## Measure side by side, as ratios in one run; BENCH=soak runs that one
 	@for name in $(BENCH); do echo "== $$name"; $(BIN)/python -m bench.$$name || exit 1; done
+
+secrets:  ## Make the passwords of deploy/compose.yaml that are not there yet
+	@deploy/make-secrets
 
 clean:  ## Remove .venv and every cache
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

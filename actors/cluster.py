@@ -15,6 +15,7 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 import ray
+from ray._private import state as ray_state
 from ray._private import worker as ray_worker
 
 from monitor.config import Config
@@ -72,13 +73,28 @@ def _note(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
 
 
 def living_nodes() -> tuple[Node, ...]:
-    """The nodes of the cluster that this process has joined."""
+    """The nodes of the cluster that this process has joined, without those that are leaving it."""
     found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    leaving = draining_nodes()
     return tuple(
         Node(node["Resources"], node.get("Labels", {}), node["NodeID"])
         for node in found
-        if node["Alive"]
+        if node["Alive"] and node["NodeID"] not in leaving
     )
+
+
+def draining_nodes() -> frozenset[str]:
+    """Nodes that were told to end: an autoscaler or SIGTERM gives them half a minute.
+
+    Ray puts no new actors there; what it does not do is keep work from those that are there.
+    """
+    return frozenset(ray_state.state.get_draining_nodes())
+
+
+def node_of(actor: Any) -> str:
+    """The id of the node on which an actor runs; empty where Ray does not know it (yet)."""
+    found = ray_state.actors(actor._actor_id.hex())
+    return str(found.get("Address", {}).get("NodeID", ""))
 
 
 def wait_for_resources(

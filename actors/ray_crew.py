@@ -23,7 +23,7 @@ from ray.exceptions import (
 )
 
 from actors.boxes import Box
-from actors.cluster import living_nodes
+from actors.cluster import draining_nodes, living_nodes, node_of
 from actors.crew import ROLES, Done, Role
 from actors.embedder import EngineFactory
 from actors.scaling import Bounds, Look, Scaler
@@ -144,6 +144,7 @@ class RayCrew:
 
     def heed(self, waiting: int) -> None:
         """Hear how many batches wait; hire or let go embedders within the bounds."""
+        self._leave_draining_nodes()
         staying = [w for w in self._workers if w.role == "embedder" and not w.is_leaving]
         worked = sum(w.seconds_worked() for w in self._workers if w.role == "embedder")
         look = Look(self._clock(), waiting, self._embedded, worked + self._worked_by_the_gone)
@@ -153,6 +154,18 @@ class RayCrew:
         for worker in sorted(staying, key=lambda w: (w.is_ready, w.busy))[: max(0, -change)]:
             worker.is_leaving = True
         self._see_off()
+
+    def _leave_draining_nodes(self) -> None:
+        """Workers on nodes that are about to end get nothing new; others take their places."""
+        leaving = draining_nodes()
+        if not leaving:
+            return
+        for worker in [w for w in self._workers if w.takes_work]:
+            # Asked only now: a worker never moves, and nodes drain rarely.
+            worker.node = worker.node or node_of(worker.actor)
+            if worker.node in leaving:
+                worker.is_leaving = True
+                self._workers.append(Worker(worker.role))
 
     def _see_off(self) -> None:
         """Let those go who are to leave and have nothing in hand."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,6 +40,8 @@ class Worker:
     worked: float = 0.0
     """Seconds with something in hand, until the last time that it had nothing."""
     busy_since: float = 0.0
+    node: str = ""
+    """Where the actor runs, once it is ready."""
 
     @property
     def is_ready(self) -> bool:
@@ -79,6 +80,7 @@ class Worker:
         while self.busy:
             self.put_down()
         self.actor = self.starting = None
+        self.node = ""
 
 
 def hire(
@@ -100,7 +102,7 @@ def hire(
         worker.actor = ray.remote(**options)(Embedder).remote(config, open_engine)
     else:
         options |= _options(config.run.helper_resources, config.run.helper_labels)
-        options["scheduling_strategy"] = _beside_the_head(config, nodes)
+        options["scheduling_strategy"] = _beside_the_head(config, nodes, worker.failures)
         kinds: dict[Role, Any] = {"scorer": Scorer, "querier": Querier, "updater": Updater}
         arguments = (config,) if worker.role == "querier" else ()
         worker.actor = ray.remote(**options)(kinds[worker.role]).remote(*arguments)
@@ -108,15 +110,17 @@ def hire(
 
 
 def _beside_the_head(
-    config: Config, nodes: Sequence[Node]
+    config: Config, nodes: Sequence[Node], failures: int
 ) -> NodeAffinitySchedulingStrategy | None:
-    """On a node that computes, by lot: whatever was wrong with the last, the next may be another.
+    """On the best node that computes; after a failure on the next: something may be wrong there.
 
     Not a soft wish, which Ray does not heed for actors that ask for nothing. Should the node be
     gone by then, the actor fails to start and another one is hired.
     """
     fit = helper_nodes(config, nodes)
-    return NodeAffinitySchedulingStrategy(random.choice(fit).id, soft=False) if fit else None
+    if not fit:
+        return None
+    return NodeAffinitySchedulingStrategy(fit[failures % len(fit)].id, soft=False)
 
 
 def _options(resources: dict[str, float], labels: dict[str, str]) -> dict[str, Any]:

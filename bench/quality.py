@@ -180,6 +180,10 @@ def main() -> None:
     parser.add_argument("--address", default="none")
     given = parser.parse_args()
     found = given.data or sorted(Path("../shared/data").glob("*.parquet"))
+    if missing := [str(path) for path in found if not path.is_file()]:
+        parser.error(f"no such file: {', '.join(missing)}")
+    if not found:
+        parser.error("name labelled images, such as those that python -m bench.drawn FILE draws")
     for path in found:
         is_table = path.suffix == ".npz"
         data = load_features(path) if is_table else load_images(path)

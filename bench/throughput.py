@@ -6,7 +6,9 @@
               against ``conclad score`` on the same files, turn by turn.
 ``nodes``     two stand-ins on two nodes of a cluster against one.
 
-Starting up is not counted; the clock runs from when the actors are ready to the last commit.
+``backbone`` takes the images of ``--data``; without it those of ../shared/data, or where they are
+not, scenes of its own. Starting up is not counted; the clock runs from when the actors are ready
+to the last commit.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import pyarrow.parquet as pq
 from sqlalchemy import func, select
 
 from actors.run import run
+from bench.drawn import write_scenes
 from bench.standins import blobs, configuration, paced_engine, put_into_use, write_numbered
 from monitor.config import Config
 from monitor.feed.engine import Engine
@@ -41,6 +44,8 @@ ROWS_PER_FILE = 1000
 ROWS = 64
 #: Enough to fit every class of the data.
 LABELLED = 400
+#: Where the data of the evaluation lies on our machines.
+BESIDE = Path("../shared/data/eurosat.parquet")
 
 
 def committed_per_second(state: str) -> float:
@@ -148,6 +153,14 @@ def backbone(data: Path, images: int, turns: int, address: str) -> float:
     return statistics.median(ratios)
 
 
+def _data(folder: Path, images: int) -> Path:
+    """Real images where there are some, else scenes; which of them is said."""
+    if BESIDE.is_file():
+        return BESIDE
+    print(f"no {BESIDE}: drawing {images} scenes; --data takes images of yours", flush=True)
+    return write_scenes(folder / "scenes.parquet", images)
+
+
 def _run(config: Config) -> float:
     run(config, once=True)
     return committed_per_second(config.state.dir)
@@ -167,14 +180,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--address", default="local")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/eurosat.parquet"))
+    parser.add_argument("--data", type=Path, help="labelled Parquet")
     given = parser.parse_args(arguments)
+    if unknown := set(given.what) - {"device", "nodes", "backbone"}:
+        parser.error(f"{', '.join(sorted(unknown))}: choose from device, nodes, backbone")
+    if given.data is not None and not given.data.is_file():
+        parser.error(f"--data: {given.data} is no file; leave it out to draw scenes")
     if "device" in given.what:
         device(given.rate, given.seconds, given.address)
     if "nodes" in given.what:
         two_nodes(given.rate, given.seconds)
     if "backbone" in given.what:
-        backbone(given.data, given.images, given.turns, given.address)
+        with tempfile.TemporaryDirectory() as temporary:
+            needed = LABELLED + given.images * given.turns
+            data = given.data or _data(Path(temporary), needed)
+            backbone(data, given.images, given.turns, given.address)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ def resource() -> dict[str, Any]:
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
-        "metadata": {"name": "conclad"},
+        # Selected by the Prometheus of kube-prometheus-stack, see scraping.yaml.
+        "metadata": {"name": "conclad", "labels": {"release": "kube-prometheus-stack"}},
         "spec": {"groups": groups},
     }
 

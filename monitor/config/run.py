@@ -65,7 +65,7 @@ class Run(Section):
     helper_resources: dict[str, float] = Field(
         default_factory=dict,
         description="Ray resources that scorers, the querier and the updater take, such as {CPU: "
-        "0.5}; by default nothing, on any node that computes.",
+        "0.5}; by default nothing, together on a node that computes and has no GPU.",
     )
     helper_labels: dict[str, str] = Field(
         default_factory=dict, description="Labels that their nodes must have."

@@ -114,15 +114,27 @@ def helper_ask(config: Config) -> Ask:
 
 
 def helper_nodes(config: Config, nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Nodes for an actor that asks for nothing: those that compute, never the head by accident.
+    """Nodes for an actor that asks for nothing, the best first.
 
-    Ray would put it anywhere, also where nothing may run because it would take the cluster down.
+    Those that compute, never the head by accident: Ray would put it anywhere, also where it may
+    take the cluster down. Without a GPU where there is such a node: what a helper takes of the
+    processor the GPU waits for. And always in the same order, so that helpers come together: an
+    autoscaler takes no node away that holds an actor, even one that asks for nothing, and helpers
+    all over the cluster would keep all of it.
+
     An actor that asks for resources is left to Ray, which waits until they are free.
+
+    >>> small, large = Node({"CPU": 4}, id="a"), Node({"CPU": 8}, id="b")
+    >>> gpu = Node({"CPU": 8, "GPU": 1}, id="c")
+    >>> [node.id for node in helper_nodes(Config(), [gpu, small, large])]
+    ['b', 'a']
     """
     ask = helper_ask(config)
     if ask.resources:
         return ()
-    return tuple(node for node in nodes if node.works and ask.fits(node))
+    fit = [node for node in nodes if node.works and ask.fits(node)]
+    without = [node for node in fit if not node.resources.get("GPU", 0)]
+    return tuple(sorted(without or fit, key=lambda n: (-n.resources.get("CPU", 0), n.id)))
 
 
 def is_selected(value: str | None, said: str) -> bool:

@@ -63,6 +63,15 @@ class Cap:
             return tuple(shown)
 
 
+def capped(sources: Sequence[Source], shown: Sequence[Source]) -> int:
+    """How many sources have no figures of their own.
+
+    >>> capped([Source("a"), Source("b"), Source("c")], [Source("a"), Source(OTHER)])
+    2
+    """
+    return len(sources) - sum(source.name != OTHER for source in shown)
+
+
 def combined(sources: Collection[Source], name: str) -> Source:
     """Many sources as one. When it was last heard of cannot be said of many, so it is not."""
     drifts = [source.drift for source in sources if source.drift is not None]

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from socketserver import ThreadingMixIn
 from types import TracebackType
 from typing import Any, Self
@@ -26,10 +27,11 @@ from monitor.config.telemetry import Metrics
 from monitor.errors import ConcladError
 from monitor.store import Store
 from monitor.telemetry.capping import Cap
+from monitor.telemetry.disk import disk_of
 from monitor.telemetry.errors import MetricsUnavailable
 from monitor.telemetry.families import STAGES, families, page_families
 from monitor.telemetry.family import Family
-from monitor.telemetry.reading import TruthReader
+from monitor.telemetry.reading import COORDINATOR, TruthReader
 
 #: Two scrapers, or a person who reloads the page, share one look at the store.
 CACHE_SECONDS = 1.0
@@ -37,12 +39,18 @@ CACHE_SECONDS = 1.0
 #: From a cached batch of a few images to an inner loop over a large pool.
 STAGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
+#: What a store that is out of reach raises.
+_UNREADABLE = (ConcladError, SQLAlchemyError, OSError)
+
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 
 
 class Exporter:
-    """Serves ``/metrics`` (and ``/healthz``, which says that the thread lives).
+    """Serves ``/metrics``, and beside it two pages for whoever restarts what hangs.
+
+    ``/healthz`` says that this thread lives; ``/alive`` that a monitor holds its lease on the
+    state, which one that hangs does not. Both are cheap enough to be asked every few seconds.
 
     Figures come from the store; the durations of stages are this process's own, told to
     :meth:`observe_stage`. A store that cannot be read shows as ``conclad_store_up 0``. With a
@@ -58,6 +66,7 @@ class Exporter:
     """
 
     def __init__(self, store: Store, settings: Metrics, *, group: str | None = None) -> None:
+        self._store = store
         self._settings = settings
         self._registry = CollectorRegistry()
         self._stages = Histogram(
@@ -92,7 +101,7 @@ class Exporter:
         host, port = self._settings.host, self._settings.port
         try:
             self._server = make_server(
-                host, port, _routes(self._registry), _server_class(host), _Quiet
+                host, port, _routes(self._registry, self._is_alive), _server_class(host), _Quiet
             )
         except (OSError, OverflowError) as error:
             raise MetricsUnavailable(
@@ -113,6 +122,14 @@ class Exporter:
             server.shutdown()
             server.server_close()
             thread.join()
+
+    def _is_alive(self) -> bool:
+        try:
+            with self._store.reading() as tx:
+                lease = tx.leases.get(COORDINATOR)
+                return lease is not None and lease.expires_at > tx.now
+        except _UNREADABLE:
+            return False
 
     def observe_stage(self, stage: str, seconds: float) -> None:
         """Note how long a stage took: decode, embed, score, commit, …"""
@@ -135,6 +152,7 @@ class _Truth(Collector):
     """Looks at the store when somebody asks, but not more often than makes sense."""
 
     def __init__(self, store: Store, settings: Metrics) -> None:
+        self._store = store
         self._reader = TruthReader(store)
         self._cap = Cap(store, settings.sources_most)
         self._settings = settings
@@ -154,12 +172,17 @@ class _Truth(Collector):
         try:
             truth = self._reader.read()
             shown = self._cap.apply(truth.sources)
-        except (ConcladError, SQLAlchemyError, OSError):
+        except _UNREADABLE:
             found: Sequence[Family] = ()
         else:
             found = tuple(families(truth, shown))
+            # A store that is read and cannot be written just now is tried again at the next look.
+            with suppress(*_UNREADABLE):
+                self._reader.keep_pace()
         seconds = time.monotonic() - began
-        yield from page_families(self._settings, store_up=bool(found), seconds=seconds)
+        yield from page_families(
+            self._settings, store_up=bool(found), seconds=seconds, disk=disk_of(self._store)
+        )
         yield from found
 
 
@@ -204,7 +227,9 @@ def as_metric(family: Family) -> Metric:
     return metric
 
 
-def _routes(registry: CollectorRegistry) -> Callable[[Environ, StartResponse], Iterable[bytes]]:
+def _routes(
+    registry: CollectorRegistry, is_alive: Callable[[], bool]
+) -> Callable[[Environ, StartResponse], Iterable[bytes]]:
     # Uncompressed: the usual reader is on the same machine, and packing costs more than sending.
     metrics = make_wsgi_app(registry, disable_compression=True)
 
@@ -215,6 +240,11 @@ def _routes(registry: CollectorRegistry) -> Callable[[Environ, StartResponse], I
             # sources it is written in half the time that OpenMetrics takes.
             page: Iterable[bytes] = metrics({**environ, "HTTP_ACCEPT": "text/plain"}, start)
             return page
+        if path == "/alive":
+            alive = is_alive()
+            said = "200 OK" if alive else "503 Service Unavailable"
+            start(said, [("Content-Type", "text/plain")])
+            return [b"ok\n" if alive else b"no monitor holds the lease on this state\n"]
         found = path == "/healthz"
         start("200 OK" if found else "404 Not Found", [("Content-Type", "text/plain")])
         return [b"ok\n" if found else b"the metrics are at /metrics\n"]

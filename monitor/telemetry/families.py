@@ -14,6 +14,8 @@ from datetime import datetime
 from monitor import __version__
 from monitor.config.telemetry import Metrics
 from monitor.store.states import FileState
+from monitor.telemetry.capping import capped
+from monitor.telemetry.disk import Disk
 from monitor.telemetry.families_detector import detector_families
 from monitor.telemetry.family import Family, counter, gauge, labelled, moment
 from monitor.telemetry.report import OUTCOMES, age
@@ -23,17 +25,25 @@ from monitor.telemetry.truth import Source, Truth
 BORDERS = ("0.25", "0.5", "0.75", "0.9", "1", "1.1", "1.25", "1.5", "2", "4", "+Inf")
 
 
+#: Silent sources that are named; beyond them only their number is shown. Enough for every failure
+#: of single cameras: where more fall silent together, the cause is not a camera.
+SILENT_NAMED = 20
+
+
 def families(truth: Truth, shown: Sequence[Source]) -> Iterator[Family]:
     """Everything that the store knows; ``shown`` are the sources as they get labels."""
     yield from _monitor(truth)
     yield from _webhooks(truth)
     yield from _feed(truth)
+    yield from _silence(truth, shown)
     yield from _by_source(shown, truth.at)
     yield from _scores(shown)
     yield from detector_families(truth)
 
 
-def page_families(settings: Metrics, *, store_up: bool, seconds: float) -> Iterator[Family]:
+def page_families(
+    settings: Metrics, *, store_up: bool, seconds: float, disk: Disk | None = None
+) -> Iterator[Family]:
     """What the page says of itself, also when the store cannot be read."""
     links = (settings.desk_url, settings.grafana_url, settings.runbooks_url)
     yield gauge(
@@ -53,6 +63,18 @@ def page_families(settings: Metrics, *, store_up: bool, seconds: float) -> Itera
         "How long it took to read the store for this page.",
         (),
         {(): seconds},
+    )
+    yield gauge(
+        "state_disk_free_bytes",
+        "Free space on the disk of the state folder; missing where it is a bucket.",
+        (),
+        {} if disk is None else {(): disk.free},
+    )
+    yield gauge(
+        "state_disk_size_bytes",
+        "Size of the disk of the state folder; missing where it is a bucket.",
+        (),
+        {} if disk is None else {(): disk.size},
     )
 
 
@@ -143,6 +165,27 @@ def _feed(truth: Truth) -> Iterator[Family]:
         {(state,): truth.total("batches", state) for state in ("done", "quarantined")},
     )
     yield gauge("sources", "Sources that have sent images.", (), {(): len(truth.sources)})
+
+
+def _silence(truth: Truth, shown: Sequence[Source]) -> Iterator[Family]:
+    yield gauge(
+        "sources_silent",
+        "Sources that ought to have sent by now, judged by when they usually send.",
+        (),
+        {(): len(truth.silent)},
+    )
+    yield gauge(
+        "source_silent_seconds",
+        "How long ago a silent source last sent; at most twenty of them, the longest first.",
+        ("source",),
+        {(s.source,): s.seconds for s in truth.silent[:SILENT_NAMED]},
+    )
+    yield gauge(
+        "sources_capped",
+        "Sources without figures of their own because of metrics.sources_most.",
+        (),
+        {(): capped(truth.sources, shown)},
+    )
 
 
 def _by_source(sources: Sequence[Source], now: datetime) -> Iterator[Family]:

@@ -13,12 +13,17 @@ from monitor.store.errors import StoreError
 from monitor.store.rows import ClassRow, Count, Event, Publication, Query, Version
 from monitor.store.snapshots import load_snapshot, read_meta
 from monitor.store.states import ClassOrigin, FileState, PoolState, VersionState
+from monitor.telemetry.silence import Pace
 from monitor.telemetry.truth import Coordinator, Discovery, Drift, InUse, Labels, Source, Truth
 
 #: The lease that a running monitor holds, and the rooms in which it leaves notes.
 COORDINATOR = "coordinator"
 MONITOR_ROOM, SOURCE_ROOM, DRIFT_ROOM = "monitor", "source", "drift"
 WEBHOOK_ROOM = "webhooks"
+#: Where the exporter keeps in which hours the sources sent, and since when it has looked.
+METRICS_ROOM, HOURS, LOOKS = "metrics", "hours", "looks"
+#: How often the latter is written: well within what counts as a pause.
+LOOKS_SECONDS = 300.0
 
 #: Counters of images by outcome and of rejected images by reason. A row too broken to name its
 #: source is counted under none, and is an image as well.
@@ -49,10 +54,19 @@ class TruthReader:
         self._store = store
         self._meta: dict[str, Mapping[str, Any]] = {}
         self._adapted: dict[str, Mapping[str, float]] = {}
+        self._pace: Pace | None = None
+        self._is_hour_over = False
+        self._looks_kept_at: datetime | None = None
 
     def read(self) -> Truth:
         with self._store.reading() as tx:
             seen = _look(tx)
+            if self._pace is None:
+                notes = (tx.notes.get(METRICS_ROOM, key) for key in (HOURS, LOOKS))
+                self._pace = Pace.from_notes(*notes)
+        sources = tuple(_sources(seen))
+        last = {s.name: s.last_commit_at for s in sources if s.last_commit_at is not None}
+        self._is_hour_over |= self._pace.look(seen.now, last)
         return Truth(
             at=seen.now,
             where=self._store.database.where,
@@ -67,7 +81,8 @@ class TruthReader:
             pools=seen.pools,
             answers=seen.answers,
             labels=seen.labels,
-            sources=tuple(_sources(seen)),
+            sources=sources,
+            silent=self._pace.silent(seen.now, last),
             discoveries=tuple(_discovery(event) for event in seen.discoveries),
             webhooks={
                 name: int(_mapping(note).get("failures") or 0)
@@ -75,6 +90,24 @@ class TruthReader:
             },
             totals={(c.name, c.label): c.value for c in seen.counters if not c.source},
         )
+
+    def keep_pace(self) -> None:
+        """Write down what is known of the sources' pace, for the next process.
+
+        For the one reader that looks all the time. In which hours the sources sent is written once
+        an hour: what a crash loses of the present one, the times of the last commits tell again.
+        """
+        pace, before = self._pace, self._looks_kept_at
+        if pace is None or pace.at is None:
+            return
+        is_due = before is None or (pace.at - before).total_seconds() >= LOOKS_SECONDS
+        if not is_due and not self._is_hour_over:
+            return
+        with self._store.transaction() as tx:
+            if self._is_hour_over:
+                tx.notes.set(METRICS_ROOM, HOURS, pace.hours())
+            tx.notes.set(METRICS_ROOM, LOOKS, pace.looks())
+        self._is_hour_over, self._looks_kept_at = False, pace.at
 
     def _in_use(self, seen: _Seen) -> InUse | None:
         if not seen.publications:

@@ -14,6 +14,7 @@ OUTCOMES = ("known", "novel", "rejected", "duplicate")
 #: What fits on a screen; ``--json`` has all of them.
 SOURCES_SHOWN = 20
 DISCOVERIES_SHOWN = 5
+SILENT_SHOWN = 5
 
 
 def to_dict(truth: Truth) -> dict[str, Any]:
@@ -82,6 +83,7 @@ def to_dict(truth: Truth) -> dict[str, Any]:
             "spent_this_week": labels.this_week,
         },
         "discoveries": [_discovery(found) for found in truth.discoveries],
+        "silent": {silent.source: silent.seconds for silent in truth.silent},
         "webhooks": dict(truth.webhooks),
         "drift": {
             source.name: {
@@ -108,6 +110,7 @@ def describe(truth: Truth) -> str:
             *_new(truth),
             *_questions(truth),
             *_drift(truth),
+            *_silence(truth),
             *_undelivered(truth),
             "",
             *_actors(truth),
@@ -199,6 +202,13 @@ def _drift(truth: Truth) -> Iterator[str]:
         furthest = sorted(((share, name) for (_, name), share in truth.detector.adapted.items()))
         told = ", ".join(f"{name} {share:.0%}" for share, name in reversed(furthest))
         yield f"Classes that followed a drift, of how far they may: {told}."
+
+
+def _silence(truth: Truth) -> Iterator[str]:
+    if truth.silent:
+        named = [f"{s.source} for {span(s.seconds)}" for s in truth.silent[:SILENT_SHOWN]]
+        more = len(truth.silent) - len(named)
+        yield f"Silent: {', '.join(named)}{f' and {more:,} more' if more else ''}."
 
 
 def _undelivered(truth: Truth) -> Iterator[str]:

@@ -19,6 +19,7 @@ from monitor.store.states import (
     PoolState,
     VersionState,
 )
+from monitor.telemetry.silence import Silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +139,9 @@ class Discovery:
 class Truth:
     """One consistent moment of the store.
 
-    ``totals`` are the counters that belong to no source, by (name, label). ``webhooks`` are the
-    receivers and how often in a row telling them has failed.
+    ``silent`` are the sources that ought to have sent, the longest silent first. ``totals`` are
+    the counters that belong to no source, by (name, label). ``webhooks`` are the receivers and how
+    often in a row telling them has failed.
 
     >>> from datetime import UTC
     >>> truth = Truth(at=datetime(2024, 5, 17, tzinfo=UTC), where="state")
@@ -161,6 +163,7 @@ class Truth:
     answers: Mapping[tuple[AnswerKind, AnswerOutcome], int] = field(default_factory=dict)
     labels: Labels = Labels()
     sources: tuple[Source, ...] = ()
+    silent: tuple[Silent, ...] = ()
     discoveries: tuple[Discovery, ...] = ()
     webhooks: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[tuple[str, str], float] = field(default_factory=dict)

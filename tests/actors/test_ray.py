@@ -169,6 +169,55 @@ def test_embedders_come_with_the_work_and_leave_when_it_is_done(
         assert "embedder" not in crew.restarts()
 
 
+def test_nodes_that_drain_get_no_work_and_keep_nobody(config: Config, cluster: Nodes) -> None:
+    both = [cluster.add(site=1) for _ in range(2)]
+    on_site = changed(config, embedders=2, embedder_cpus=0, embedder_resources={"site": 1})
+    try:
+        with crew_on(cluster, on_site, clock=lambda: 0.0) as crew:
+            while crew.up()["embedder"] < 2:
+                crew.wait(0.1)
+            drained = both[0].node_id
+            assert drained in places_of_actors()
+            keys = give_work(crew, on_site)
+            drain_node(cluster, drained)
+            assert drained not in {node.id for node in living_nodes()}
+            crew.heed(len(keys))
+            assert crew.capacity("embedder") == 2 * crew._each("embedder"), "another is hired"
+            done: list[Done] = []
+            while len(done) < len(keys):
+                done += crew.wait(0.1)
+            assert all(piece.error is None for piece in done), "what it had in hand it finished"
+            until_true(lambda: not crew.wait(0.1) and drained not in places_of_actors())
+            assert (crew.up()["embedder"], crew.starting()["embedder"]) == (1, 1)
+            assert "embedder" not in crew.restarts()
+            both.append(cluster.add(site=1))
+            until_true(lambda: not crew.wait(0.1) and crew.up()["embedder"] == 2)
+            assert both[2].node_id in places_of_actors()
+    finally:
+        for node in both:
+            cluster.remove(node)
+
+
+def drain_node(cluster: Nodes, node: str) -> None:
+    """As an autoscaler does before it takes a node away."""
+    from ray import _raylet
+    from ray.core.generated import autoscaler_pb2
+
+    # Neither module says what it has.
+    gcs: Any = getattr(_raylet, "GcsClient")(address=cluster.address)  # noqa: B009
+    reasons: Any = getattr(autoscaler_pb2, "DrainNodeReason")  # noqa: B009
+    deadline = int((time.time() + 600) * 1000)
+    reason = reasons.Value("DRAIN_NODE_REASON_PREEMPTION")
+    accepted, why = gcs.drain_node(node, reason, "test", deadline)
+    assert accepted, why
+
+
+def until_true(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+
+
 @contextmanager
 def crew_on(cluster: Nodes, config: Config, *, clock: Callable[[], float]) -> Iterator[RayCrew]:
     import ray

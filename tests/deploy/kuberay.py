@@ -86,7 +86,23 @@ START_PARAMETERS = {
 
 def problems(cluster: Mapping[str, Any]) -> list[str]:
     """Everything in a RayCluster that KubeRay would refuse or silently drop."""
-    return list(_compare(cluster["spec"], SPEC, "spec"))
+    return [*_compare(cluster["spec"], SPEC, "spec"), *_refused(cluster["spec"])]
+
+
+def _refused(spec: Mapping[str, Any]) -> Iterator[str]:
+    """What KubeRay's own validation says beyond the fields, up to 1.7."""
+    groups = spec["workerGroupSpecs"]
+    is_v2 = spec.get("autoscalerOptions", {}).get("version") == "v2"
+    for name, part in [("head", spec["headGroupSpec"])] + [(g.get("groupName"), g) for g in groups]:
+        policy = part["template"]["spec"].get("restartPolicy")
+        if spec.get("enableInTreeAutoscaling") and is_v2 and policy not in (None, "Never"):
+            yield f"{name}: restartPolicy must be Never or unset with autoscaler v2"
+        if "labels" in part and "labels" in part["rayStartParams"]:
+            yield f"{name}: labels are given twice"
+        if not part.get("minReplicas", 0) <= part.get("replicas", 0) <= part.get("maxReplicas", 0):
+            yield f"{name}: replicas are not between minReplicas and maxReplicas"
+    if len({group.get("groupName") for group in groups}) < len(groups):
+        yield "two groups of one name"
 
 
 def _compare(value: Any, kind: Any, where: str) -> Iterator[str]:

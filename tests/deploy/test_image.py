@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
+from contextlib import ExitStack
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from monitor.config.telemetry import Metrics
 from monitor.store import Store
+from monitor.telemetry.exporter import Exporter
 from tests.deploy.manifests import DEPLOY, ROOT
+from tests.telemetry.servers import free_port
 
 DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
 NODE = DEPLOY / "docker" / "conclad-node"
@@ -113,14 +120,104 @@ def test_joining_a_cluster_needs_its_token() -> None:
     assert "token" in done.stderr
 
 
-def test_healthy_means_that_somebody_holds_the_lease(tmp_path: Path) -> None:
-    assert node("healthy", cwd=tmp_path).returncode != 0, "no state"
-    with Store.open(tmp_path / "state") as store:
-        assert node("healthy", cwd=tmp_path).returncode != 0, "nobody works on it"
+@pytest.mark.parametrize("page", [False, True], ids=["by the store", "by the page"])
+def test_healthy_means_that_somebody_holds_the_lease(tmp_path: Path, page: bool) -> None:
+    with ExitStack() as stack:
+        store = stack.enter_context(Store.open(tmp_path / "state"))
+        port = free_port()
+        if page:
+            stack.enter_context(Exporter(store, Metrics(port=port)))
+
+        def is_healthy() -> bool:
+            return node("healthy", cwd=tmp_path, CONCLAD_METRICS__PORT=str(port)).returncode == 0
+
+        assert not is_healthy(), "nobody works on it"
         lease = store.acquire_lease("coordinator", "here:1", timedelta(minutes=10))
-        assert node("healthy", cwd=tmp_path).returncode == 0
+        assert is_healthy()
         store.release_lease(lease)
-        assert node("healthy", cwd=tmp_path).returncode != 0
+        assert not is_healthy()
+
+
+def test_no_state_is_not_healthy(tmp_path: Path) -> None:
+    assert node("healthy", cwd=tmp_path, CONCLAD_METRICS__PORT=str(free_port())).returncode != 0
+
+
+def test_health_is_cheap(tmp_path: Path) -> None:
+    """It is asked every thirty seconds; 'conclad status' takes a second of processor time."""
+    with Store.open(tmp_path / "state") as store:
+        store.acquire_lease("coordinator", "here:1", timedelta(minutes=10))
+        with Exporter(store, Metrics(port=free_port())) as exporter:
+            assert exporter.url is not None
+            port = exporter.url.rpartition(":")[2].partition("/")[0]
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            assert node("healthy", cwd=tmp_path, CONCLAD_METRICS__PORT=port).returncode == 0
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert spent < 0.3
+
+
+def test_the_image_carries_bytecode() -> None:
+    build, last = DOCKERFILE.read_text().split("FROM python:${PYTHON}\n")
+    # Of what was installed, and of Python's own library, which the base image ships without.
+    for stage in (build, last):
+        assert "-m compileall" in stage
+        assert "--invalidation-mode unchecked-hash" in stage
+    assert "__pycache__ -prune" not in build
+    assert "PIP_NO_COMPILE=1" in build, "once is enough"
+
+
+@pytest.mark.parametrize(
+    ("variant", "installed", "is_refused"),
+    [
+        ("cpu", ("torch", "numpy"), False),
+        ("cpu", ("torch", "nvidia-cublas-cu12"), True),
+        ("cpu", ("torch", "nvidia_cuda_runtime"), True),
+        ("cpu", ("torch", "triton"), True),
+        ("cuda", ("torch", "nvidia-cublas-cu12", "triton"), False),
+    ],
+)
+def test_a_cpu_image_carries_no_cuda_libraries(
+    variant: str, installed: tuple[str, ...], is_refused: bool, tmp_path: Path
+) -> None:
+    for name in installed:
+        folder = tmp_path / f"{name}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    check = DEPLOY / "docker" / "check_variant.py"
+    # Only what the test installed: neither this environment's packages nor Python's own.
+    code = f"import sys, runpy; sys.path[:] = [{str(tmp_path)!r}, *sys.path]; "
+    code += f"sys.argv = ['', {variant!r}]; runpy.run_path({str(check)!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True)
+    assert (done.returncode != 0) is is_refused, done.stderr
+    assert ("TORCH_INDEX" in done.stderr) is is_refused
+    assert DOCKERFILE.read_text().count('check_variant.py "${VARIANT}"') == 2
+
+
+def test_a_head_is_alive_with_its_autoscaler(tmp_path: Path) -> None:
+    """Stand-ins for both pages: what counts is whom the script asks, and what it makes of it."""
+    answers = {"/api/healthz": 200, "/metrics": 200}
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(answers[self.path])
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        port = str(server.server_port)
+
+        def is_alive(autoscaler: str) -> bool:
+            asked = node("head-alive", RAY_AGENT_PORT=port, AUTOSCALER_METRIC_PORT=autoscaler)
+            return asked.returncode == 0
+
+        assert is_alive(port)
+        assert not is_alive(str(free_port())), "the autoscaler is gone"
+        answers["/api/healthz"] = 503
+        assert not is_alive(port), "GCS is gone"
+        server.shutdown()
 
 
 def test_the_script_is_executable() -> None:

@@ -15,7 +15,8 @@ import yaml
 
 from monitor import __version__
 from monitor.config import load
-from monitor.jobs.places import Node, embedder_ask, places
+from monitor.jobs.places import Node, embedder_ask, helper_nodes, places
+from tests.deploy import prometheus_operator
 from tests.deploy.kuberay import problems
 from tests.deploy.manifests import (
     DEPLOY,
@@ -32,6 +33,9 @@ from tests.deploy.manifests import (
 
 #: Made by people, by the commands that stand beside their first use.
 SECRETS = {"conclad-ray-token", "conclad-desk-token", "conclad-postgres", "conclad-s3"}
+
+#: What stands for --group.
+GROUP = "CONCLAD_GROUP"
 
 CUSTOM = ("ray.io/", "monitoring.coreos.com/")
 
@@ -78,6 +82,58 @@ def test_a_misspelt_field_would_be_found() -> None:
     cluster["spec"]["autoscalerOptions"]["upscalingMode"] = "Slow"
     del cluster["spec"]["workerGroupSpecs"][0]["groupName"]
     assert len(problems(cluster)) == 4
+    refused: Any = copy.deepcopy(ray_cluster("gpu"))
+    refused["spec"]["headGroupSpec"]["template"]["spec"]["restartPolicy"] = "Always"
+    refused["spec"]["workerGroupSpecs"][0]["rayStartParams"]["labels"] = "role=helpers"
+    refused["spec"]["workerGroupSpecs"][1]["replicas"] = 20
+    assert len(problems(refused)) == 3
+
+
+@each_overlay
+def test_the_prometheus_operator_takes_every_field_and_finds_them(overlay: str) -> None:
+    found = [m for m in build(overlay) if m["apiVersion"] == "monitoring.coreos.com/v1"]
+    assert {m["kind"] for m in found} == set(prometheus_operator.KINDS)
+    for resource in found:
+        assert prometheus_operator.problems(resource) == []
+        # What kube-prometheus-stack selects by, and the page of installation speaks of.
+        assert resource["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+    assert "kube-prometheus-stack" in (ROOT / "docs" / "operations.md").read_text()
+    broken: Any = copy.deepcopy(found[0])
+    broken["spec"]["selektor"] = {}
+    assert len(prometheus_operator.problems(broken)) == 1
+
+
+@each_overlay
+def test_helpers_have_a_group_that_does_not_scale_and_nobody_else_fits_there(overlay: str) -> None:
+    groups = {g["groupName"]: g for g in ray_cluster(overlay)["spec"]["workerGroupSpecs"]}
+    helpers = groups["helpers"]
+    assert helpers["minReplicas"] == helpers["maxReplicas"] == 1
+    nodes = {name: worker_of(group) for name, group in groups.items()}
+    for _, _, config in monitors(overlay):
+        assert helper_nodes(config, list(nodes.values())) == (nodes["helpers"],)
+        asked = embedder_ask(config, places(config, list(nodes.values())))
+        assert asked.fits(nodes["helpers"]) == 0
+
+
+@each_overlay
+def test_the_head_is_asked_as_kuberay_asks_it_and_so_is_the_autoscaler(overlay: str) -> None:
+    spec = ray_cluster(overlay)["spec"]
+    [head] = spec["headGroupSpec"]["template"]["spec"]["containers"]
+    for probe in ("startupProbe", "readinessProbe"):
+        assert head[probe]["httpGet"] == {"path": "/api/healthz", "port": 52365}
+    # With v2 a sidecar that died stays dead; only the head's own end brings a new pod.
+    assert spec["autoscalerOptions"]["version"] == "v2"
+    assert head["livenessProbe"]["exec"]["command"] == ["conclad-node", "head-alive"]
+    ports = {port["name"]: port["containerPort"] for port in head["ports"]}
+    assert ports["as-metrics"] == 44217
+
+
+@each_overlay
+def test_asking_the_monitor_whether_it_lives_costs_one_request(overlay: str) -> None:
+    for name, monitor, _ in monitors(overlay):
+        probe = monitor["livenessProbe"]
+        assert probe["httpGet"] == {"path": "/alive", "port": "metrics"}, name
+        assert "exec" not in probe
 
 
 @each_overlay
@@ -97,7 +153,7 @@ def test_versions_are_those_we_test_with(overlay: str) -> None:
         assert container["image"] == f"conclad:{__version__}-{variant}", name
 
 
-@pytest.mark.parametrize("overlay", ["gpu", "s3-postgres"])
+@pytest.mark.parametrize("overlay", ["gpu", "s3-postgres", "groups"])
 def test_embedders_get_gpus_from_a_group_that_grows(overlay: str) -> None:
     groups = {g["groupName"]: g for g in ray_cluster(overlay)["spec"]["workerGroupSpecs"]}
     gpu = groups["gpu"]
@@ -173,17 +229,20 @@ def test_services_and_scrapes_reach_a_port_of_a_pod(overlay: str) -> None:
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
     [scrape] = of_kind(overlay, "ServiceMonitor")
     wanted = scrape["spec"]["selector"]["matchLabels"].items()
-    [service] = [
-        s for s in of_kind(overlay, "Service") if wanted <= s["metadata"]["labels"].items()
-    ]
-    assert {e["port"] for e in scrape["spec"]["endpoints"]} <= {
-        port["name"] for port in service["spec"]["ports"]
-    }
+    found = [s for s in of_kind(overlay, "Service") if wanted <= s["metadata"]["labels"].items()]
+    assert len(found) == len(monitors(overlay)), "every group's page is scraped"
+    for service in found:
+        assert {e["port"] for e in scrape["spec"]["endpoints"]} <= {
+            port["name"] for port in service["spec"]["ports"]
+        }
     [pod_scrape] = of_kind(overlay, "PodMonitor")
     [rule] = pod_scrape["spec"]["selector"]["matchExpressions"]
     reached = [ports for labels, ports in pods if labels[rule["key"]] in rule["values"]]
     assert len(reached) == 1 + len(ray_cluster(overlay)["spec"]["workerGroupSpecs"])
+    scraped = [e["port"] for e in pod_scrape["spec"]["podMetricsEndpoints"]]
+    assert scraped == ["metrics", "as-metrics"]
     assert all("metrics" in ports for ports in reached)
+    assert [("as-metrics" in ports) for ports in reached].count(True) == 1, "of the head"
 
 
 @each_overlay
@@ -211,49 +270,103 @@ def test_a_drain_leaves_a_worker_and_blocks_on_nothing_single(overlay: str) -> N
 
 @each_overlay
 def test_one_monitor_that_waits_for_its_batches(overlay: str) -> None:
-    [deployment] = of_kind(overlay, "Deployment")
-    assert deployment["spec"]["replicas"] == 1
-    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
-    grace = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-    assert grace > configuration().run.grace_seconds
+    found = of_kind(overlay, "Deployment")
+    for deployment, (_, _, config) in zip(found, monitors(overlay), strict=True):
+        assert deployment["spec"]["replicas"] == 1
+        assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+        grace = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+        assert grace > config.run.grace_seconds
 
 
-def configuration() -> Any:
-    return load(KUBERAY / "base" / "ray_config.yaml", environ={}).config
+def file_of(overlay: str) -> Path:
+    """Its own configuration, or that of all."""
+    own = KUBERAY / "overlays" / overlay / "ray_config.yaml"
+    return own if own.exists() else KUBERAY / "base" / "ray_config.yaml"
+
+
+def monitors(overlay: str) -> list[tuple[str, Any, Any]]:
+    """Each monitor's deployment and container, and the configuration that it reads."""
+    return [
+        (name, container, load(file_of(overlay), environ=said, group=said.get(GROUP)).config)
+        for name, container in containers(overlay)
+        if name.endswith("/monitor")
+        for said in [variables(container)]
+    ]
+
+
+def variables(container: dict[str, Any]) -> dict[str, str]:
+    return {v["name"]: v["value"] for v in container["env"] if "value" in v}
 
 
 @each_overlay
 def test_the_configuration_is_understood_and_agrees_with_the_ports(overlay: str) -> None:
-    config = configuration()
-    ports = {
-        port["name"]: port["containerPort"]
-        for name, container in containers(overlay)
-        if name.startswith("conclad-monitor/")
-        for port in container["ports"]
-    }
-    assert ports == {"metrics": config.metrics.port, "desk": config.desk.port}
     allowed = {
         port["port"]
         for policy in of_kind(overlay, "NetworkPolicy")
         for rule in policy["spec"].get("ingress", ())
         for port in rule.get("ports", ())
     }
-    assert set(ports.values()) <= allowed
+    for name, _, config in monitors(overlay):
+        ports = {
+            port["name"]: port["containerPort"]
+            for other, container in containers(overlay)
+            if other.partition("/")[0] == name.partition("/")[0]
+            for port in container["ports"]
+        }
+        assert ports == {"metrics": config.metrics.port, "desk": config.desk.port}
+        assert set(ports.values()) <= allowed
+
+
+def test_groups_share_the_cluster_and_nothing_else() -> None:
+    found = {config.group: config for _, _, config in monitors("groups")}
+    assert list(found) == ["forest", "harbour"]
+    forest, harbour = found["forest"], found["harbour"]
+    assert forest.feed.path != harbour.feed.path
+    assert forest.metrics.desk_url == forest.desk.address != harbour.desk.address
+    claims = [
+        volume["persistentVolumeClaim"]["claimName"]
+        for deployment in of_kind("groups", "Deployment")
+        for volume in deployment["spec"]["template"]["spec"]["volumes"]
+        if volume["name"] == "state"
+    ]
+    assert claims == ["conclad-state-forest", "conclad-state-harbour"]
+    # Monitor and desk of a pod are of one group.
+    for deployment in of_kind("groups", "Deployment"):
+        pod = deployment["spec"]["template"]
+        groups = {variables(c)[GROUP] for c in pod["spec"]["containers"]}
+        assert groups == {pod["metadata"]["labels"]["conclad/group"]}
+
+
+def test_the_groups_shares_fit_the_shipped_nodes_and_are_even() -> None:
+    [gpu] = [
+        group
+        for group in ray_cluster("groups")["spec"]["workerGroupSpecs"]
+        if group["groupName"] == "gpu"
+    ]
+    node, fleet = worker_of(gpu), gpu["maxReplicas"]
+    found = monitors("groups")
+    for _, _, config in found:
+        chosen = places(config, [node])
+        # One of each group on every node, and no group may take another's half.
+        assert embedder_ask(config, chosen).fits(node) == len(found)
+        assert chosen.most == fleet
+        assert chosen.gpus * len(found) == node.resources["GPU"]
+        assert chosen.cpus * len(found) == node.resources["CPU"]
 
 
 @each_overlay
 def test_the_desk_has_the_token_without_which_it_does_not_start(overlay: str) -> None:
-    assert configuration().desk.host == "0.0.0.0"
-    [desk] = [c for name, c in containers(overlay) if name.endswith("/desk")]
-    [token] = [v for v in desk["env"] if v["name"] == "CONCLAD_DESK_TOKEN"]
-    assert token["valueFrom"]["secretKeyRef"] == {"name": "conclad-desk-token", "key": "token"}
+    assert all(config.desk.host == "0.0.0.0" for _, _, config in monitors(overlay))
+    desks = [c for name, c in containers(overlay) if name.endswith("/desk")]
+    assert len(desks) == len(monitors(overlay))
+    for desk in desks:
+        [token] = [v for v in desk["env"] if v["name"] == "CONCLAD_DESK_TOKEN"]
+        assert token["valueFrom"]["secretKeyRef"] == {"name": "conclad-desk-token", "key": "token"}
 
 
-@each_overlay
+@pytest.mark.parametrize("overlay", ["cpu", "gpu", "s3-postgres"])
 def test_embedders_follow_the_feed_onto_workers_that_have_room_for_them(overlay: str) -> None:
-    [monitor] = [c for name, c in containers(overlay) if name.endswith("/monitor")]
-    environ = {v["name"]: v["value"] for v in monitor["env"] if "value" in v}
-    config = load(KUBERAY / "base" / "ray_config.yaml", environ=environ).config
+    [(_, _, config)] = monitors(overlay)
     groups = {
         group["groupName"]: (worker_of(group), group["maxReplicas"])
         for group in ray_cluster(overlay)["spec"]["workerGroupSpecs"]
@@ -269,7 +382,9 @@ def test_embedders_follow_the_feed_onto_workers_that_have_room_for_them(overlay:
 
 def worker_of(group: dict[str, Any]) -> Node:
     limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
-    return Node({"CPU": float(limits["cpu"]), "GPU": float(limits.get("nvidia.com/gpu", 0))})
+    cpus = float(group["rayStartParams"].get("num-cpus") or limits["cpu"])
+    gpus = float(limits.get("nvidia.com/gpu", 0))
+    return Node({"CPU": cpus, "GPU": gpus}, group.get("labels", {}), group["groupName"])
 
 
 def test_buckets_and_database_replace_the_volumes() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 
 from monitor.config import Config, load
@@ -67,11 +69,22 @@ def test_helpers_ask_for_nothing_unless_told() -> None:
 
 def test_helpers_run_where_others_compute_and_not_on_the_head() -> None:
     labelled = Node({"CPU": 4.0}, {"role": "helper"})
-    assert helper_nodes(config(), [HEAD, SMALL, GPUS]) == (SMALL, GPUS)
     told = config("run.helper_labels={role: helper}")
     assert helper_nodes(told, [HEAD, SMALL, labelled]) == (labelled,)
     assert helper_nodes(config("run.helper_resources={CPU: 1}"), [HEAD, SMALL]) == ()
     assert helper_nodes(config(), [HEAD]) == ()
+
+
+def test_helpers_stay_off_gpus_where_there_is_another_node() -> None:
+    assert helper_nodes(config(), [HEAD, GPUS, SMALL]) == (SMALL,)
+    assert helper_nodes(config(), [HEAD, GPUS]) == (GPUS,)
+
+
+def test_helpers_come_together_so_that_the_other_nodes_may_go() -> None:
+    fleet = [Node({"CPU": 4.0}, id=str(n)) for n in range(5)]
+    assert {helper_nodes(config(), list(order))[0].id for order in permutations(fleet)} == {"0"}
+    # What is larger comes first: there they disturb least.
+    assert helper_nodes(config(), [*fleet, LARGE])[0] is LARGE
 
 
 def test_fractions_add_up() -> None:

@@ -17,15 +17,18 @@ from monitor.telemetry.dashboards import BOARDS
 from monitor.telemetry.dashboards.model import WIDTH
 from monitor.telemetry.dashboards.overview import ALERTS as SHOWN
 from monitor.telemetry.exporter import Exporter
+from monitor.telemetry.families import SILENT_NAMED
 from monitor.telemetry.generate import generated
 from monitor.telemetry.reference import every_family
 from tests.system import require_system
 from tests.telemetry import feeding
+from tests.telemetry.pods import with_replaced_pods
 from tests.telemetry.scraping import Page
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 GRAFANA = ROOT / "deploy" / "grafana"
+SUITES = sorted((PROMETHEUS / "tests").glob("*.yml"))
 
 #: The names that other people's routes and silences are written with.
 ALERTS = {
@@ -40,6 +43,12 @@ ALERTS = {
     "DetectorUpdateFailing",
     "DetectorUpdateHeld",
     "MonitorDown",
+    "ManySourcesSilent",
+    "SourcesCapped",
+    "FilesQuarantined",
+    "EmbeddersNotStarting",
+    "RestartStorm",
+    "DiskNearlyFull",
 }
 
 
@@ -88,7 +97,11 @@ def test_generated_is_committed() -> None:
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
 def test_a_board_is_complete(board: Any) -> None:
     page = board.to_dict()
-    assert {v["name"] for v in page["templating"]["list"]} == {"datasource", "source"}
+    assert {v["name"] for v in page["templating"]["list"]} == {
+        "datasource",
+        "group",
+        "source",
+    }
     assert {a["name"] for a in page["annotations"]["list"]} == {"New classes", "Detector versions"}
     taken: set[tuple[int, int]] = set()
     for panel in page["panels"]:
@@ -107,6 +120,53 @@ def test_a_board_is_complete(board: Any) -> None:
             assert all(
                 target["datasource"]["uid"] == "${datasource}" for target in panel["targets"]
             )
+
+
+def test_every_figure_of_ours_is_of_the_chosen_groups() -> None:
+    for board in BOARDS:
+        text = json.dumps(board.to_dict()).replace('\\"', '"')
+        selectors = re.findall(r"conclad_\w+(?:\{[^}]*\})?", text)
+        # The variable 'group' itself is asked of all.
+        loose = [s for s in selectors if 'group=~"$group"' not in s]
+        assert loose == ["conclad_build_info"], board.uid
+
+
+def test_every_row_leads_to_its_source_and_to_the_desk_of_its_group() -> None:
+    tables = [p for board in BOARDS for p in board.panels if p.kind == "table"]
+    assert len(tables) == 4
+    for panel in tables:
+        columns = {
+            one["matcher"]["options"]: {p["id"]: p["value"] for p in one["properties"]}
+            for one in panel.overrides
+        }
+        urls = [link["url"] for column in columns.values() for link in column.get("links", ())]
+        assert any(url.startswith("/d/conclad-source?") for url in urls), panel.title
+        assert any(url.startswith("${__data.fields.desk}/") for url in urls), panel.title
+        assert columns["desk"] == {"custom.hidden": True}, "hidden, or links would not find it"
+        [names] = [t["options"] for t in panel.transformations if t["id"] == "organize"]
+        assert "desk" not in names["excludeByName"]
+        for named in re.findall(r"__data\.fields\.(\w+)", " ".join(urls)):
+            assert named in {"desk", *names["renameByName"].values()}, panel.title
+        assert any("group_left (desk)" in query.expr for query in panel.queries), panel.title
+
+
+def test_rays_figures_have_the_names_that_ray_gives_them() -> None:
+    # Read, not imported: these parts of Ray want packages that the monitor does not.
+    ray = Path(pytest.importorskip("ray").__file__).parent
+    reporter = (ray / "dashboard" / "modules" / "reporter" / "reporter_agent.py").read_text()
+    scaler = (ray / "autoscaler" / "_private" / "prom_metrics.py").read_text()
+    used = {n for board in BOARDS for e in board.expressions() for n in _theirs(e)}
+    assert {name.partition("_")[0] for name in used} == {"ray", "autoscaler"}
+    for name in used:
+        if name.startswith("ray_"):
+            assert f'"{name.removeprefix("ray_")}": Gauge(' in reporter, name
+        else:
+            assert f'"{name.removeprefix("autoscaler_")}"' in scaler, name
+    assert '"NodeType"' in scaler
+
+
+def _theirs(expr: str) -> list[str]:
+    return re.findall(r"\b(?:ray|autoscaler)_\w+", expr)
 
 
 def test_dashboards_and_rules_only_name_metrics_that_exist() -> None:
@@ -187,17 +247,47 @@ def test_promtool_accepts_rules_and_configuration() -> None:
 
 def test_every_alert_fires_and_is_silent_in_its_unit_tests() -> None:
     promtool = require_system("promtool", "prometheus")
-    suites = sorted((PROMETHEUS / "tests").glob("*.yml"))
-    run(promtool, "test", "rules", *suites)
+    run(promtool, "test", "rules", *SUITES)
     checks = [
         check
-        for suite in suites
+        for suite in SUITES
         for group in yaml.safe_load(suite.read_text())["tests"]
         for check in group["alert_rule_test"]
     ]
     fires = {check["alertname"] for check in checks if check.get("exp_alerts")}
     silent = {check["alertname"] for check in checks if not check.get("exp_alerts")}
     assert fires == silent == ALERTS
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.stem)
+def test_every_alert_outlives_its_pod(suite: Path, tmp_path: Path) -> None:
+    promtool = require_system("promtool", "prometheus")
+    again = with_replaced_pods(suite)
+    assert len(again["tests"]) >= len(yaml.safe_load(suite.read_text())["tests"])
+    file = tmp_path / "replaced.yml"
+    file.write_text(yaml.safe_dump(again))
+    run(promtool, "test", "rules", file)
+
+
+def test_no_rule_knows_a_pod_and_every_one_knows_its_group() -> None:
+    """Labels of a target change when it is replaced; what fires must not change with them."""
+    for rule in rules():
+        kept = re.findall(r"\b(?:by|on) \(([^)]*)\)", rule["expr"])
+        labels = {label.strip() for part in kept for label in part.split(",")} - {""}
+        # Who never answered has no group yet, only an address.
+        allowed = {"instance"} if rule["alert"] == "MonitorDown" else set()
+        assert not {"pod", "instance", "job", "namespace"} & labels - allowed, rule["alert"]
+        assert "group" in labels, rule["alert"]
+        assert "without" not in rule["expr"]
+        assert "offset" not in rule["expr"], "a series has no past before its pod"
+        for text in rule["annotations"].values():
+            queries = re.findall(r"conclad_\w+", text)
+            assert len(queries) == text.count("group=%q"), f"{rule['alert']}: of all groups"
+
+
+def test_as_many_silent_sources_are_named_as_the_rules_say() -> None:
+    [many] = [rule for rule in rules() if rule["alert"] == "ManySourcesSilent"]
+    assert many["expr"].endswith(f"> {SILENT_NAMED}")
 
 
 def test_promtool_notices_a_page_that_breaks_the_conventions(store: Store) -> None:

@@ -80,7 +80,9 @@ def test_nothing_new_raises_nothing_and_a_new_class_arrives_with_its_source(
 
     watched.until(judged)
     assert watched.prometheus.value("conclad_monitor_running") == 1
-    assert watched.prometheus.alerts() == []
+    # One embedder is starting, and may take half an hour.
+    waiting = {"EmbeddersNotStarting"}
+    assert {a["labels"]["alertname"] for a in watched.prometheus.alerts()} <= waiting
     assert watched.receiver.messages.empty()
 
     queries = feeding.ask(watched.store, "cam-2", count=6)
@@ -97,9 +99,10 @@ def test_nothing_new_raises_nothing_and_a_new_class_arrives_with_its_source(
     assert alert["annotations"]["desk_url"] == "http://desk.example/classes"
     assert alert["annotations"]["runbook_url"] == "/r/NovelClassDetected.md"
     assert alert["annotations"]["dashboard_url"] == (
-        "http://grafana.example/d/conclad-overview?var-source=cam-2"
+        "http://grafana.example/d/conclad-overview?var-group=&var-source=cam-2"
     )
-    assert {found["labels"]["source"] for found in watched.prometheus.alerts()} == {"cam-2"}
+    found = [a["labels"] for a in watched.prometheus.alerts()]
+    assert {one["source"] for one in found if one["alertname"] not in waiting} == {"cam-2"}
     assert {rule["health"] for rule in watched.prometheus.rules()} == {"ok"}
 
 
@@ -116,6 +119,8 @@ def test_no_panel_and_no_rule_is_dead(watched: Watched) -> None:
     asked |= set(grafana_expressions())
     # A rule has a value only while it fires; what it looks at must be there always.
     asked |= {part for rule in rules() for part in selectors(rule["expr"])}
+    # No Ray is scraped here, and nobody is silent; both are tested elsewhere.
+    asked = {e for e in asked if not re.search(r"\b(ray|autoscaler)_|source_silent_seconds", e)}
     dead = set(asked)
 
     def all_alive() -> bool:
@@ -138,7 +143,7 @@ def alive(server: Prometheus, expr: str) -> bool:
 
 def prepared(expr: str) -> str:
     """With what Grafana would put in place of its variables."""
-    for name, value in {"$__rate_interval": "20s", "$source": ".*"}.items():
+    for name, value in {"$__rate_interval": "20s", "$source": ".*", "$group": ".*"}.items():
         expr = expr.replace(name, value)
     assert "$" not in expr, expr
     return expr

@@ -7,6 +7,7 @@ and from top to bottom. Nothing that only a certain release of Grafana understan
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -21,6 +22,11 @@ DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 #: The sources that are chosen at the top of the page.
 SOURCE = 'source=~"$source"'
+
+#: The groups that are; put into every selector of ours when a page is written, so that none is
+#: forgotten.
+GROUP = 'group=~"$group"'
+_SELECTOR = re.compile(r"\b(conclad_\w+)(\{([^}]*)\})?")
 
 PanelType = Literal["stat", "timeseries", "table", "heatmap", "bargauge", "row"]
 
@@ -60,6 +66,20 @@ class Panel:
     link: tuple[str, str] | None = None
 
 
+def scoped(expr: str) -> str:
+    """With the chosen groups in every selector.
+
+    >>> scoped('sum(conclad_a{x="y"}) / conclad_b')
+    'sum(conclad_a{group=~"$group",x="y"}) / conclad_b{group=~"$group"}'
+    """
+
+    def within(match: re.Match[str]) -> str:
+        inner = f",{match[3]}" if match[3] else ""
+        return f"{match[1]}{{{GROUP}{inner}}}"
+
+    return _SELECTOR.sub(within, expr)
+
+
 def row(title: str) -> Panel:
     """A line between groups of panels."""
     return Panel(title, "row", title, width=WIDTH, height=1)
@@ -83,7 +103,7 @@ class Board:
     def expressions(self) -> Iterator[str]:
         """Everything that the page asks Prometheus, its annotations included."""
         for panel in self.panels:
-            yield from (query.expr for query in panel.queries)
+            yield from (scoped(query.expr) for query in panel.queries)
         yield from (annotation["expr"] for annotation in _annotations())
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,7 +159,7 @@ def _target(query: Query, ref: str) -> dict[str, Any]:
     return {
         "refId": ref,
         "datasource": DATASOURCE,
-        "expr": query.expr,
+        "expr": scoped(query.expr),
         "legendFormat": query.legend or "__auto",
         "instant": query.instant,
         "range": not query.instant,
@@ -199,6 +219,32 @@ def by_name(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+#: Brings the address of the desk into each row, which is another one for each group.
+DESK = "on (group) group_left (desk) (0 * max by (group, desk) (conclad_links_info))"
+
+
+def linked(column: str, *links: tuple[str, str]) -> dict[str, Any]:
+    """A column whose cells lead on; ``${__data.fields.NAME}`` is another cell of the row."""
+    return by_name(
+        column,
+        {"links": [{"title": title, "url": url, "targetBlank": False} for title, url in links]},
+    )
+
+
+def source_links() -> tuple[tuple[str, str], ...]:
+    """From a row with the columns Source, Group and desk."""
+    chosen = "var-group=${__data.fields.Group}&var-source=${__data.fields.Source}"
+    return (
+        ("This source in detail", f"/d/conclad-source?{chosen}&${{__url_time_range}}"),
+        ("Questions at the desk", "${__data.fields.desk}/"),
+    )
+
+
+def out_of_sight(column: str) -> dict[str, Any]:
+    """Not shown, but there for links."""
+    return by_name(column, {"custom.hidden": True})
+
+
 def renamed(names: Mapping[str, str], *, hidden: Sequence[str] = ()) -> dict[str, Any]:
     """Column names for people, in this order, without what nobody reads."""
     return {
@@ -206,7 +252,9 @@ def renamed(names: Mapping[str, str], *, hidden: Sequence[str] = ()) -> dict[str
         "options": {
             "renameByName": dict(names),
             "indexByName": {name: place for place, name in enumerate(names)},
-            "excludeByName": dict.fromkeys(("Time", "__name__", "instance", "job", *hidden), True),
+            "excludeByName": dict.fromkeys(
+                ("Time", "__name__", "instance", "job", "pod", "namespace", *hidden), True
+            ),
         },
     }
 
@@ -292,27 +340,30 @@ def _variables() -> list[dict[str, Any]]:
             "regex": "",
             "skipUrlSync": False,
         },
-        {
-            "name": "source",
-            "type": "query",
-            "label": "Source",
-            "datasource": DATASOURCE,
-            "query": {
-                "query": "label_values(conclad_images_total, source)",
-                "refId": "sources",
-            },
-            "refresh": 2,  # with the time range: sources come and go
-            "sort": 1,
-            "hide": 0,
-            "includeAll": True,
-            "allValue": ".*",
-            "multi": True,
-            "options": [],
-            "regex": "",
-            "skipUrlSync": False,
-            "current": {"text": ["All"], "value": ["$__all"]},
-        },
+        _choice("group", "Group", "label_values(conclad_build_info, group)"),
+        _choice("source", "Source", f"label_values({scoped('conclad_images_total')}, source)"),
     ]
+
+
+def _choice(name: str, label: str, query: str) -> dict[str, Any]:
+    """One, several or all of what a label may be; all includes what has no such label."""
+    return {
+        "name": name,
+        "type": "query",
+        "label": label,
+        "datasource": DATASOURCE,
+        "query": {"query": query, "refId": f"{name}s"},
+        "refresh": 2,  # with the time range: they come and go
+        "sort": 1,
+        "hide": 0,
+        "includeAll": True,
+        "allValue": ".*",
+        "multi": True,
+        "options": [],
+        "regex": "",
+        "skipUrlSync": False,
+        "current": {"text": ["All"], "value": ["$__all"]},
+    }
 
 
 def _annotations() -> list[dict[str, Any]]:
@@ -342,7 +393,7 @@ def _mark(name: str, expr: str, color: str, title: str, text: str) -> dict[str, 
         "hide": False,
         "iconColor": color,
         "datasource": DATASOURCE,
-        "expr": expr,
+        "expr": scoped(expr),
         "titleFormat": title,
         "textFormat": text,
         "useValueForTime": True,

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from monitor.telemetry.dashboards.model import (
+    DESK,
+    GROUP,
     SOURCE,
     Board,
     Panel,
     Query,
     at_width,
     by_name,
+    linked,
+    out_of_sight,
     renamed,
+    source_links,
 )
 
-_JUDGED = f'sum by (source) (rate(conclad_images_total{{{SOURCE},outcome=~"known|novel"}}[1h]))'
-_ABOVE = f"sum by (source) (rate(conclad_samples_above_t_inner_total{{{SOURCE}}}[1h]))"
-_EXPECTED = f"sum by (source) (rate(conclad_samples_above_t_inner_expected_total{{{SOURCE}}}[1h]))"
+_JUDGED = (
+    f'sum by (group, source) (rate(conclad_images_total{{{SOURCE},outcome=~"known|novel"}}[1h]))'
+)
+_ABOVE = f"sum by (group, source) (rate(conclad_samples_above_t_inner_total{{{SOURCE}}}[1h]))"
+_EXPECTED = (
+    f"sum by (group, source) (rate(conclad_samples_above_t_inner_expected_total{{{SOURCE}}}[1h]))"
+)
 _WEEK = 7 * 86400
 
 #: Those of ``deploy/prometheus/rules``; other people's alerts stay on their own pages.
@@ -23,13 +32,19 @@ ALERTS = (
     "NoveltySuspected",
     "KnownClassDrift",
     "FeedSilent",
+    "ManySourcesSilent",
+    "SourcesCapped",
     "InputLagHigh",
+    "RejectedImagesHigh",
+    "FilesQuarantined",
     "LabelQueueStale",
     "LabelBudgetExhausted",
-    "RejectedImagesHigh",
     "DetectorUpdateFailing",
     "DetectorUpdateHeld",
     "MonitorDown",
+    "EmbeddersNotStarting",
+    "RestartStorm",
+    "DiskNearlyFull",
 )
 
 
@@ -91,15 +106,11 @@ def _answers() -> tuple[Panel, ...]:
             steps=((None, "green"), (1, "orange")),
         ),
         Panel(
-            "Sources silent for an hour",
+            "Silent sources",
             "stat",
-            "Sources of which no image was judged for an hour. Some of them may send rarely.",
-            [
-                Query(
-                    f"count(time() - conclad_source_last_commit_timestamp_seconds{{{SOURCE}}} "
-                    "> 3600) or vector(0)"
-                )
-            ],
+            "Sources that ought to have sent by now, judged by when each usually sends; also those "
+            "that have no figures of their own.",
+            [Query("sum(conclad_sources_silent) or vector(0)")],
             width=4,
             height=5,
             steps=((None, "green"), (1, "orange")),
@@ -120,7 +131,7 @@ def _answers() -> tuple[Panel, ...]:
 
 
 def _where() -> tuple[Panel, ...]:
-    return _discovered(), _firing(), _by_source()
+    return _discovered(), _firing(), _by_source(), _silent()
 
 
 def _discovered() -> Panel:
@@ -128,6 +139,7 @@ def _discovered() -> Panel:
         "Value": "Discovered",
         "class_name": "Class",
         "source": "Source",
+        "group": "Group",
         "class_id": "Id",
     }
     return Panel(
@@ -135,11 +147,21 @@ def _discovered() -> Panel:
         "table",
         "The latest hundred classes that were discovered, with the source that had most of their "
         "images. Names can be changed and classes merged at the desk.",
-        [_table(f"sort_desc(conclad_class_discovered_timestamp_seconds{{{SOURCE}}}) * 1000")],
+        [
+            _table(
+                "sort_desc(max by (group, source, class_id, class_name) "
+                f"(conclad_class_discovered_timestamp_seconds{{{SOURCE}}}) * 1000 + {DESK})"
+            )
+        ],
         width=10,
         nothing="Nothing new so far",
         transformations=(renamed(columns),),
-        overrides=(by_name("Discovered", {"unit": "dateTimeAsIso", "custom.width": 180}),),
+        overrides=(
+            by_name("Discovered", {"unit": "dateTimeAsIso", "custom.width": 180}),
+            linked("Class", ("This class at the desk", "${__data.fields.desk}/classes")),
+            linked("Source", *source_links()),
+            out_of_sight("desk"),
+        ),
     )
 
 
@@ -148,24 +170,37 @@ def _firing() -> Panel:
         "alertname": "Alert",
         "severity": "Severity",
         "source": "Source",
+        "group": "Group",
         "class_name": "Class",
     }
-    hidden = ("Value", "alertstate", "class_id", "evidence", "state")
+    hidden = ("Value", "alertstate", "class_id", "evidence", "role")
     return Panel(
         "What is firing",
         "table",
         "The alerts of conclad that fire now. Each has a runbook in docs/runbooks.",
-        [_table(f'ALERTS{{alertstate="firing",alertname=~"{"|".join(ALERTS)}"}}')],
+        [
+            _table(
+                f'ALERTS{{alertstate="firing",alertname=~"{"|".join(ALERTS)}",{GROUP}}} + {DESK}'
+                f' or ALERTS{{alertstate="firing",alertname=~"{"|".join(ALERTS)}",{GROUP}}}'
+            )
+        ],
         width=14,
         nothing="Nothing",
         transformations=(renamed(columns, hidden=hidden),),
-        overrides=(at_width("Alert", 180), at_width("Severity", 100)),
+        overrides=(
+            at_width("Alert", 180),
+            at_width("Severity", 100),
+            linked("Source", *source_links()),
+            linked("Class", ("This class at the desk", "${__data.fields.desk}/classes")),
+            out_of_sight("desk"),
+        ),
     )
 
 
 def _by_source() -> Panel:
     columns = {
         "source": "Source",
+        "group": "Group",
         "Value #A": "Above T_inner",
         "Value #B": "Expected above",
         "Value #C": "Questions open",
@@ -177,10 +212,10 @@ def _by_source() -> Panel:
         "For every source: the share of its images above T_inner, the share that calibration "
         "expects there when nothing is new, open questions, and drift (1 and more counts).",
         [
-            _table(f"{_ABOVE} / {_JUDGED}"),
-            _table(f"{_EXPECTED} / {_JUDGED}"),
-            _table(f"sum by (source) (conclad_queries_open{{{SOURCE}}})"),
-            _table(f"max by (source) (conclad_drift_score{{{SOURCE}}})"),
+            _table(f"{_ABOVE} / ({_JUDGED} > 0)"),
+            _table(f"{_EXPECTED} / ({_JUDGED} > 0)"),
+            _table(f"max by (group, source) (conclad_queries_open{{{SOURCE}}}) + {DESK}"),
+            _table(f"max by (group, source) (conclad_drift_score{{{SOURCE}}})"),
         ],
         width=24,
         transformations=({"id": "merge", "options": {}}, renamed(columns)),
@@ -188,7 +223,31 @@ def _by_source() -> Panel:
             by_name("Above T_inner", {"unit": "percentunit", "decimals": 1}),
             by_name("Expected above", {"unit": "percentunit", "decimals": 1}),
             by_name("Drift", {"decimals": 2}),
+            linked("Source", *source_links()),
+            linked("Questions open", ("Questions at the desk", "${__data.fields.desk}/")),
+            out_of_sight("desk"),
         ),
+    )
+
+
+def _silent() -> Panel:
+    columns = {"source": "Source", "group": "Group", "Value": "Sent nothing for"}
+    return Panel(
+        "Silent sources, the longest first",
+        "table",
+        "Sources that ought to have sent by now; at most twenty of each group are named.",
+        [
+            _table(
+                "sort_desc(max by (group, source) "
+                f"(conclad_source_silent_seconds{{{SOURCE}}}) + {DESK})"
+            )
+        ],
+        width=24,
+        height=6,
+        unit="s",
+        nothing="None",
+        transformations=(renamed(columns),),
+        overrides=(linked("Source", *source_links()), out_of_sight("desk")),
     )
 
 
@@ -204,7 +263,7 @@ def _course() -> tuple[Panel, ...]:
             "The share of judged images above T_inner, over an hour, by source. The dashed line is "
             "what calibration expects when nothing is new.",
             [
-                Query(f"{_ABOVE} / {_JUDGED}", "{{source}}"),
+                Query(f"{_ABOVE} / ({_JUDGED} > 0)", "{{source}}"),
                 Query("max(conclad_calibrated_exceedance_ratio)", "expected"),
             ],
             unit="percentunit",

@@ -13,8 +13,8 @@ def pipeline() -> Board:
     return Board(
         uid="conclad-pipeline",
         title="conclad / Pipeline",
-        description="Throughput, lag, stage times, actor restarts and memory.",
-        panels=(*_flow(), *_stages(), *_feed(), *_process()),
+        description="Throughput, lag, stage times, actors, disk, and the machines of the cluster.",
+        panels=(*_flow(), *_stages(), *_feed(), *_process(), *_machines()),
         period="now-6h",
     )
 
@@ -235,5 +235,110 @@ def _process() -> tuple[Panel, ...]:
             steps=((None, "red"), (1, "green")),
             words={"0": ("out of reach", "red"), "1": ("readable", "green")},
             nothing="not reached",
+        ),
+    )
+
+
+#: Said where Prometheus does not scrape Ray: on one machine there is nothing to scrape.
+_NO_RAY = "Ray is not scraped here"
+
+
+def _machines() -> tuple[Panel, ...]:
+    """Ray's own metrics; which names there are is Ray's business, and a test asks it."""
+    return (
+        row("Disk and cluster"),
+        Panel(
+            "Free disk of the state",
+            "timeseries",
+            "Share of the disk of the state that is free. Below a tenth an alert fires; on a full "
+            "disk the monitor stops. Missing where the state is in a bucket.",
+            [
+                Query(
+                    "min by (group) (conclad_state_disk_free_bytes) / "
+                    "max by (group) (conclad_state_disk_size_bytes)",
+                    "free {{group}}",
+                )
+            ],
+            width=8,
+            unit="percentunit",
+            steps=((None, "text"), (0.1, "red")),
+            nothing="in a bucket",
+        ),
+        Panel(
+            "GPUs, how busy",
+            "timeseries",
+            "Use of each GPU of the cluster. Low while files wait: decoding is too slow for it.",
+            [
+                Query(
+                    'max by (instance, GpuIndex) (ray_node_gpus_utilization{job="ray"})',
+                    "{{instance}} {{GpuIndex}}",
+                )
+            ],
+            width=8,
+            unit="percent",
+            nothing="no GPUs, or Ray is not scraped here",
+        ),
+        Panel(
+            "GPUs, memory in use",
+            "timeseries",
+            "Memory in use of each GPU. Near its size, batches or the number of embedders are too "
+            "large.",
+            [
+                Query(
+                    'max by (instance, GpuIndex) (ray_node_gram_used{job="ray"})',
+                    "{{instance}} {{GpuIndex}}",
+                )
+            ],
+            width=8,
+            unit="mbytes",
+            nothing="no GPUs, or Ray is not scraped here",
+        ),
+        Panel(
+            "Processors of the nodes",
+            "timeseries",
+            "Use of the processors of each node of the cluster.",
+            [
+                Query(
+                    'max by (instance) (ray_node_cpu_utilization{job="ray"})',
+                    "{{instance}}",
+                )
+            ],
+            width=8,
+            unit="percent",
+            nothing=_NO_RAY,
+        ),
+        Panel(
+            "Memory of the nodes",
+            "timeseries",
+            "Share of each node's memory in use. Above nine tenths Ray kills actors to save it.",
+            [
+                Query(
+                    'max by (instance) (ray_node_mem_used{job="ray"}) / '
+                    'max by (instance) (ray_node_mem_total{job="ray"})',
+                    "{{instance}}",
+                )
+            ],
+            width=8,
+            unit="percentunit",
+            nothing=_NO_RAY,
+        ),
+        Panel(
+            "Nodes of the cluster",
+            "timeseries",
+            "Nodes that are there, by type, and those that the autoscaler has asked for. Pending "
+            "for long: a quota, or no machine of that kind to be had.",
+            [
+                Query(
+                    'sum by (NodeType) (autoscaler_active_nodes{job="ray"})',
+                    "{{NodeType}}",
+                ),
+                Query(
+                    'sum by (NodeType) (autoscaler_pending_nodes{job="ray"}) > 0',
+                    "{{NodeType}}, pending",
+                ),
+            ],
+            width=8,
+            decimals=0,
+            nothing="no autoscaler is scraped here",
         ),
     )
