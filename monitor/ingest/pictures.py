@@ -1,0 +1,101 @@
+"""What readers hand to the writer: images with their names and times, and files that are done."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where on Earth a tile lies.
+
+    The bounds are in the units of the CRS; the degrees are for maps, and absent where the CRS
+    cannot be converted.
+    """
+
+    scene: str
+    crs: str | None
+    transform: tuple[float, float, float, float, float, float]
+    """From pixels of the tile to the CRS: x = a·col + b·row + c, y = d·col + e·row + f."""
+    bounds: tuple[float, float, float, float]
+    """min_x, min_y, max_x, max_y."""
+    degrees: tuple[float, float, float, float] | None
+    """west, south, east, north (WGS 84)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that can be ingested, as the journal knows it: where it is, and in which state.
+
+    A file with another size or time has another stamp, and is read again.
+    """
+
+    key: bytes
+    stamp: bytes
+
+    @classmethod
+    def of(cls, location: str, stamp: str, member: str = "") -> Item:
+        """
+        >>> Item.of("/a.zip", "1", "x.jpg").key == Item.of("/a.zip", "2", "x.jpg").key
+        True
+        """
+        return cls(short_hash(f"{location}\0{member}".encode()), short_hash(stamp.encode())[:8])
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One image on its way to the feed."""
+
+    item: Item
+    source_id: str
+    image_id: str
+    captured_at: datetime | None
+    image: bytes
+    label: str | None = None
+    place: Place | None = None
+    identity: bytes | None = None
+    """What the image was made of, where ingest encoded it itself: a newer encoder may write other
+    bytes for the same frame or tile. Otherwise the bytes are the identity."""
+
+    def digest(self) -> bytes:
+        return self.identity or short_hash(self.image)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All of a file has been handed over: the next run need not open it again."""
+
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something that is not brought into the feed, and why."""
+
+    where: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file that was dealt with before and has not changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A frame that shows nothing that the last one did not, and was skipped for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing to hand over at the moment; the writer looks at its clock."""
+
+
+Handed = Picture | Finished | LeftOut | Known | Repeated | Idle
+
+
+def short_hash(data: bytes) -> bytes:
+    """Sixteen bytes: a trillion images have one chance in a hundred trillion to share one."""
+    return hashlib.sha256(data).digest()[:16]
