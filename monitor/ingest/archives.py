@@ -22,7 +22,7 @@ from monitor.ingest.files import File, Stamp
 from monitor.ingest.images import LARGEST, picture_of
 from monitor.ingest.kinds import Kind, is_passed_over, kind_of
 from monitor.ingest.naming import Reading, name_image, whole_file
-from monitor.ingest.pictures import Finished, Handed, Item, LeftOut
+from monitor.ingest.pictures import Finished, Handed, Item, Known, LeftOut
 
 _BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError)
 _LARGEST_NOTE = 2**20
@@ -45,7 +45,7 @@ def read_archive(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]
     sample: list[Member] = []
     try:
         for member in members(file, stamp, reading):
-            if isinstance(member, LeftOut):
+            if not isinstance(member, Member):
                 yield member
                 continue
             if sample and _key(sample[0].name) != _key(member.name):
@@ -85,12 +85,13 @@ def _sample(members: list[Member], file: File, stamp: Stamp, reading: Reading) -
         yield found
 
 
-def _zip_members(file: File, stamp: Stamp, reading: Reading) -> Iterator[Member | LeftOut]:
+def _zip_members(file: File, stamp: Stamp, reading: Reading) -> Iterator[Member | LeftOut | Known]:
     with zipfile.ZipFile(file.path) as archive:
         for info in archive.infolist():
             if info.is_dir() or not _is_wanted(info.filename):
                 continue
             if reading.is_known(Item.of(str(file.path), str(stamp), info.filename)):
+                yield Known()
                 continue
             if info.file_size > LARGEST:
                 yield LeftOut(f"{file.path}/{info.filename}", "too large for an image")
@@ -102,7 +103,7 @@ def _zip_members(file: File, stamp: Stamp, reading: Reading) -> Iterator[Member 
             yield Member(info.filename, archive.read(info), time)
 
 
-def _tar_members(file: File, stamp: Stamp, reading: Reading) -> Iterator[Member | LeftOut]:
+def _tar_members(file: File, stamp: Stamp, reading: Reading) -> Iterator[Member | LeftOut | Known]:
     # As a stream: compressed archives are read once, and no list of members is kept.
     with tarfile.open(file.path, "r|*") as archive:
         for info in archive:
@@ -110,6 +111,7 @@ def _tar_members(file: File, stamp: Stamp, reading: Reading) -> Iterator[Member 
             if not info.isfile() or not _is_wanted(info.name):
                 continue
             if reading.is_known(Item.of(str(file.path), str(stamp), info.name)):
+                yield Known()
                 continue
             if info.size > LARGEST:
                 yield LeftOut(f"{file.path}/{info.name}", "too large for an image")

@@ -24,7 +24,16 @@ from monitor.ingest.files import File, Stamp
 from monitor.ingest.moments import from_nanoseconds
 from monitor.ingest.naming import Named, Reading, fingerprint, name_image, whole_file
 from monitor.ingest.options import SceneOptions
-from monitor.ingest.pictures import Finished, Handed, Item, LeftOut, Picture, Place, short_hash
+from monitor.ingest.pictures import (
+    Finished,
+    Handed,
+    Item,
+    Known,
+    LeftOut,
+    Picture,
+    Place,
+    short_hash,
+)
 from monitor.ingest.windows import windows
 
 if TYPE_CHECKING:
@@ -105,11 +114,10 @@ def read_scene(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
 def opened(name: str, paths: list[str]) -> Iterator[Scene]:
     """The files of a scene, which must share one grid."""
     rasterio = need_rasterio(name)
-    with contextlib.ExitStack() as stack, warnings.catch_warnings():
-        # A TIFF without a place is allowed: its tiles are placed by pixels.
-        warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+    with contextlib.ExitStack() as stack:
         try:
-            files = tuple(stack.enter_context(rasterio.open(path)) for path in paths)
+            with _without_a_place():
+                files = tuple(stack.enter_context(rasterio.open(path)) for path in paths)
             for other in files[1:]:
                 if (other.shape, other.transform) != (files[0].shape, files[0].transform):
                     raise Unreadable(
@@ -138,6 +146,7 @@ def tiles(
         at = f"r{row:06d}c{column:06d}"
         item = Item.of(location, f"{stamp} {options.key()}", at)
         if reading.is_known(item):
+            yield Known()
             continue
         window = _window(column, row, width, height)
         mask = np.logical_and.reduce([file.dataset_mask(window=window) > 0 for file in scene.files])
@@ -207,7 +216,7 @@ def _geotiff(values: NDArray[Any], place: Place, like: DatasetReader) -> bytes:
     from rasterio.io import MemoryFile
     from rasterio.transform import Affine
 
-    with MemoryFile() as memory:
+    with MemoryFile() as memory, _without_a_place():
         # No predictor: the feed reads deflated TIFF without further packages, but not that.
         with memory.open(
             driver="GTiff",
@@ -225,6 +234,16 @@ def _geotiff(values: NDArray[Any], place: Place, like: DatasetReader) -> bytes:
             out.write(values)
         data: bytes = memory.read()
     return data
+
+
+@contextlib.contextmanager
+def _without_a_place() -> Iterator[None]:
+    """A TIFF that does not know where it lies is allowed: its tiles are placed by pixels."""
+    from rasterio.errors import NotGeoreferencedWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        yield
 
 
 def _is_one_tile(scene: Scene, options: SceneOptions) -> bool:

@@ -20,7 +20,7 @@ from monitor.ingest.errors import Unreadable
 from monitor.ingest.files import File, Stamp
 from monitor.ingest.images import picture_of
 from monitor.ingest.naming import Reading, name_image, whole_file
-from monitor.ingest.pictures import Finished, Handed, Item, LeftOut
+from monitor.ingest.pictures import Finished, Handed, Item, Known, LeftOut
 
 ROWS_AT_ONCE = 64
 """Of 10 MB each these are 640 MB, and cameras' images are a tenth of that."""
@@ -58,6 +58,7 @@ def _rows(table: pq.ParquetFile, file: File, stamp: Stamp, reading: Reading) -> 
         for row in rows_of(batch, layout, first, ""):
             item = Item.of(str(file.path), str(stamp), str(row.row))
             if reading.is_known(item):
+                yield Known()
                 continue
             member = f"{row.row:06d}" if not has_ids else str(row.image_id)
             where = f"{file.path}, row {row.row}"

@@ -11,7 +11,16 @@ from monitor.ingest.files import File, Stamp
 from monitor.ingest.frames import Sampling, need_av, open_video, read_frames
 from monitor.ingest.moments import from_nanoseconds
 from monitor.ingest.naming import Reading, fingerprint, name_image, whole_file
-from monitor.ingest.pictures import Finished, Handed, Item, LeftOut, Picture, Repeated, short_hash
+from monitor.ingest.pictures import (
+    Finished,
+    Handed,
+    Item,
+    Known,
+    LeftOut,
+    Picture,
+    Repeated,
+    short_hash,
+)
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -44,6 +53,7 @@ def read_video(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
                 at = f"{round(seconds * 1000):09d}"
                 item = Item.of(str(file.path), str(stamp), at)
                 if reading.is_known(item):
+                    yield Known()
                     continue
                 yield Picture(
                     item,
