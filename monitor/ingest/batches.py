@@ -36,6 +36,8 @@ GROUP_BYTES = 16 * 2**20
 STEPS = ("group", "closed", "planned", "renamed", "flushed")
 """Where a test may interrupt, in the order in which a batch passes them."""
 
+# Arrow's own pool gives pages back with every row group, and the kernel clears them again.
+_POOL = pa.system_memory_pool()
 _TEXT = pa.string()
 _BASE = [
     pa.field("image_id", _TEXT, nullable=False),
@@ -200,6 +202,7 @@ def _open(path: Path, is_geo: bool) -> pq.ParquetWriter:
         compression=dict.fromkeys(others, "zstd") | {"image": "none"},
         use_dictionary=repeating,
         write_statistics=others,
+        memory_pool=_POOL,
     )
 
 
@@ -221,7 +224,8 @@ def _record_batch(group: list[tuple[str, Picture]], schema: pa.Schema) -> pa.Rec
             columns[name] = [place and place.bounds[at] for place in places]
         for at, name in enumerate(_DEGREES):
             columns[name] = [place and place.degrees and place.degrees[at] for place in places]
-    return pa.RecordBatch.from_pydict(columns, schema=schema)
+    arrays = [pa.array(columns[field.name], field.type, memory_pool=_POOL) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _publish(waiting: Path, final: Path, step: Callable[[str], None] = lambda name: None) -> None:

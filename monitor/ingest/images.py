@@ -22,6 +22,7 @@ class Contents:
 
     data: bytes
     stamp: Stamp
+    item: Item
     is_steady: bool
 
 
@@ -32,7 +33,8 @@ def read_whole(file: File) -> Contents:
         data = handle.read(min(before.st_size, LARGEST + 1))
         after = os.fstat(handle.fileno())
     stamp = Stamp.of(before)
-    return Contents(data, stamp, Stamp.of(after) == stamp and len(data) == before.st_size)
+    is_steady = Stamp.of(after) == stamp and len(data) == before.st_size
+    return Contents(data, stamp, item_of(file, stamp), is_steady)
 
 
 def item_of(file: File, stamp: Stamp) -> Item:
@@ -41,7 +43,7 @@ def item_of(file: File, stamp: Stamp) -> Item:
 
 def hand_over(file: File, contents: Contents, reading: Reading) -> Iterator[Handed]:
     """An image file that is finished."""
-    item = item_of(file, contents.stamp)
+    item = contents.item
     named = name_image(file, reading.options)
     if isinstance(named, LeftOut):
         yield named

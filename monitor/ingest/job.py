@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from monitor.feed.malloc import keep_freed_memory
 from monitor.ingest.batches import BatchWriter, Published, Stopped, recover
 from monitor.ingest.errors import FeedRefused, OptionRefused, SourceRefused
 from monitor.ingest.files import Walk
@@ -52,6 +53,9 @@ def ingest(
     ``note`` is told what a person should know, ``stop`` ends the run early and cleanly, and
     ``step`` is called between the steps by which a batch is published.
     """
+    # Every row group asks for the same megabytes again; given back and cleared by the kernel each
+    # time, 5,000 images of 100 KB cost 118,000 page faults instead of some thousand.
+    keep_freed_memory()
     options, stop, tally = options or Options(), stop or threading.Event(), Tally()
     began = time.monotonic()
     with _working_folder(feed, options.name) as work, Journal(work / "journal.sqlite") as journal:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 from enum import StrEnum
-from pathlib import PurePosixPath
 
 from PIL import Image
 
@@ -54,7 +53,8 @@ def kind_of(name: str) -> Kind | None:
     lower = name.lower()
     if lower.endswith(_TAR_DOUBLE):
         return Kind.TAR
-    return _SUFFIXES.get(PurePosixPath(lower).suffix)
+    dot = lower.rfind(".")
+    return _SUFFIXES.get(lower[dot:]) if dot > lower.rfind("/") + 1 else None
 
 
 def is_passed_over(name: str) -> bool:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import PurePosixPath
 
 from monitor.ingest.files import File, Stamp
 from monitor.ingest.options import Options
@@ -47,12 +46,12 @@ def name_image(file: File, options: Options, member: str = "") -> Named | LeftOu
     'cam-1'
     """
     full = f"{file.name}/{member}" if member else file.name
-    folders = [*PurePosixPath(file.name).parts[:-1], *PurePosixPath(member).parts[:-1]]
-    source = next((folder for folder in folders if folder not in (".", "..", "/")), file.root)
+    folders = file.name.split("/")[:-1] + member.split("/")[:-1]
+    source = next((folder for folder in folders if folder not in ("", ".", "..")), file.root)
     image_id, label, time = full, None, None
     if options.pattern is not None:
-        above = PurePosixPath(file.name).parent.as_posix()
-        inside = f"{above}/{member}" if member and above != "." else member
+        above = file.name.rpartition("/")[0]
+        inside = f"{above}/{member}" if member and above else member
         found = options.pattern.match(inside or file.name)
         if found is None:
             return LeftOut(full, "its path does not match --pattern")

@@ -76,7 +76,7 @@ class Running:
         return "no frame since" in "".join(self.notes[-1:])
 
     def numbers(self) -> list[int]:
-        return [number_of(row["image"]) for row in rows(self.feed)] if self.feed.exists() else []
+        return [number_of(row["image"]) for row in rows(self.feed)]
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 30) -> None:
