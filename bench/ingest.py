@@ -1,23 +1,24 @@
-"""What ingest costs beside plain copying: python -m bench.ingest [FILES] [KILOBYTES] [FOLDER].
+"""What ingest costs beside plain copying: python -m bench.ingest [--files N] [--kilobytes N].
 
 Makes a folder of files (JPEG heads and tails around noise, since ingest never decodes them), then
-copies it file by file into another folder and ingests it, in turns, three times each, everything
-flushed to the disk before the clock stops. Shows the best of each, also in seconds of the processor
-(others may be at work on this machine), and how memory grew meanwhile.
+copies it file by file into another folder and ingests it, in turns, everything flushed to the disk
+before the clock stops. Shows every turn, also in seconds of the processor (others may be at work on
+this machine), the median of their ratios, and how memory grew meanwhile.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from monitor.ingest.job import ingest
 from monitor.ingest.options import Options
 from monitor.jobs.progress import Progress
 
-TURNS = 3
 SOURCES = 8
 A_FOLDER = 10_000
 
@@ -75,36 +75,34 @@ def resident() -> int:
     return pages * resource.getpagesize() // 2**20
 
 
-def main(files: int, kilobytes: int, folder: str | None) -> None:
+def main(files: int, kilobytes: int, turns: int, folder: str | None) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as name:
         place = Path(name)
         make(place / "in", files, kilobytes)
         subprocess.run(["sync", "-f", name], check=True)
         memory: list[tuple[int, int]] = []
         took: dict[str, list[Took]] = {"copy": [], "ingest": []}
-        for turn in range(TURNS):
+        for turn in range(turns):
             took["copy"].append(copied(place / "in", place / "copy"))
             shutil.rmtree(place / "copy")
             took["ingest"].append(ingested(place / "in", place / f"feed-{turn}", memory))
             shutil.rmtree(place / f"feed-{turn}")
-        for what, turns in took.items():
-            each = ", ".join(f"{one.wall:.2f} s ({one.processor:.2f})" for one in turns)
-            rate = files / min(one.wall for one in turns)
+        for what, all_turns in took.items():
+            each = ", ".join(f"{one.wall:.2f} s ({one.processor:.2f})" for one in all_turns)
+            rate = files / min(one.wall for one in all_turns)
             print(f"{what:<7} {rate:7,.0f} files/s, {rate * kilobytes / 1000:5,.0f} MB/s: {each}")
-        wall, processor = (
-            min(getattr(one, kind) for one in took["copy"])
-            / min(getattr(one, kind) for one in took["ingest"])
-            for kind in ("wall", "processor")
-        )
+        pairs = list(zip(took["copy"], took["ingest"], strict=True))
+        wall = median(copy.wall / ingest.wall for copy, ingest in pairs)
+        processor = median(copy.processor / ingest.processor for copy, ingest in pairs)
         print(f"ingest reaches {wall:.2f} of plain copying, {processor:.2f} by processor time")
         early = max(mb for done, mb in memory if done <= max(2000, files // 10))
         print(f"memory: {early} MB after the first tenth, {max(m for _, m in memory)} MB at most")
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    main(
-        int(given[0]) if given else 20_000,
-        int(given[1]) if len(given) > 1 else 100,
-        given[2] if len(given) > 2 else None,
-    )
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=20_000)
+    parser.add_argument("--kilobytes", type=int, default=100, help="of each file")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--folder", help="on the disk to measure; by default the temporary one")
+    main(**vars(parser.parse_args()))

@@ -78,7 +78,7 @@ def _sample(members: list[Member], file: File, stamp: Stamp, reading: Reading) -
             source_id=reading.options.source_id or notes.source or named.source_id,
         )
         where = f"{file.path}/{member.name}"
-        item = Item.of(str(file.path), str(stamp), member.name)
+        item = Item.of(file.path, str(stamp), member.name)
         found = picture_of(item, named, member.data, where, reading)
         if not isinstance(found, LeftOut) and found.captured_at is None:
             found = replace(found, captured_at=member.time)
@@ -90,7 +90,7 @@ def _zip_members(file: File, stamp: Stamp, reading: Reading) -> Iterator[Member 
         for info in archive.infolist():
             if info.is_dir() or not _is_wanted(info.filename):
                 continue
-            if reading.is_known(Item.of(str(file.path), str(stamp), info.filename)):
+            if reading.is_known(Item.of(file.path, str(stamp), info.filename)):
                 yield Known()
                 continue
             if info.file_size > LARGEST:
@@ -110,7 +110,7 @@ def _tar_members(file: File, stamp: Stamp, reading: Reading) -> Iterator[Member 
             archive.members = []  # type: ignore[attr-defined]
             if not info.isfile() or not _is_wanted(info.name):
                 continue
-            if reading.is_known(Item.of(str(file.path), str(stamp), info.name)):
+            if reading.is_known(Item.of(file.path, str(stamp), info.name)):
                 yield Known()
                 continue
             if info.size > LARGEST:

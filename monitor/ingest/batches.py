@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -116,6 +117,8 @@ class BatchWriter:
         self._wait_for_room, self._published = wait_for_room, published
         self._clock, self._step = clock, step
         self._writer: pq.ParquetWriter | None = None
+        self._beside = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
         self._is_geo = False
         self._number = 0
         self._group: list[tuple[str, Picture]] = []
@@ -152,6 +155,7 @@ class BatchWriter:
         if not self._images:
             return
         self._write_group()
+        self._wait_for_writing()
         assert self._writer is not None
         waiting = _writing(self._work, self._number)
         self._writer.close()
@@ -171,6 +175,10 @@ class BatchWriter:
         if self._number:
             self._journal.finish(self._number)
 
+    def close(self) -> None:
+        """Let go of everything; a batch that was not published is not."""
+        self._beside.shutdown()
+
     def _write_group(self) -> None:
         if not self._group:
             return
@@ -180,15 +188,23 @@ class BatchWriter:
             self._number = self._journal.next_number()
             self._is_geo = any(picture.place for _, picture in self._group)
             self._writer = _open(_writing(self._work, self._number), self._is_geo)
+        self._wait_for_writing()
+        self._writing = self._beside.submit(_write, self._writer, self._group)
+        self._group, self._group_bytes = [], 0
+        self._step("group")
+
+    def _wait_for_writing(self) -> None:
+        """The next row group is read while the last one is written, and no further ahead."""
+        if self._writing is None:
+            return
         try:
-            self._writer.write_batch(_record_batch(self._group, self._writer.schema))
+            self._writing.result()
         except OSError as error:
             raise FeedRefused(
                 f"{self._feed}: cannot be written ({error.strerror or error}); make room, then run "
                 "the same command again: it goes on from here"
             ) from error
-        self._group, self._group_bytes = [], 0
-        self._step("group")
+        self._writing = None
 
 
 def _open(path: Path, is_geo: bool) -> pq.ParquetWriter:
@@ -204,6 +220,10 @@ def _open(path: Path, is_geo: bool) -> pq.ParquetWriter:
         write_statistics=others,
         memory_pool=_POOL,
     )
+
+
+def _write(writer: pq.ParquetWriter, group: list[tuple[str, Picture]]) -> None:
+    writer.write_batch(_record_batch(group, writer.schema))
 
 
 def _record_batch(group: list[tuple[str, Picture]], schema: pa.Schema) -> pa.RecordBatch:

@@ -20,7 +20,8 @@ from monitor.ingest.kinds import Kind, is_passed_over, kind_by_bytes, kind_of
 class File:
     """One file of a source."""
 
-    path: Path
+    path: str
+    """Absolute. Not a Path: of a hundred thousand files these would cost a second."""
     name: str
     """Below the source's folder, with forward slashes."""
     root: str
@@ -46,10 +47,10 @@ class Walk:
         self.ignored.clear()
         self.unreadable.clear()
         root = self.folder.resolve().name or "root"
-        yield from self._below(self.folder, "", root, (self.folder.resolve(),))
+        yield from self._below(str(self.folder), "", root, (self.folder.resolve(),))
 
     def _below(
-        self, folder: Path, prefix: str, root: str, above: tuple[Path, ...]
+        self, folder: str, prefix: str, root: str, above: tuple[Path, ...]
     ) -> Iterator[File]:
         try:
             with os.scandir(folder) as entries:
@@ -63,26 +64,26 @@ class Walk:
             self.unreadable.append(f"{folder}: {error.strerror}")
             return
         for name in names:
-            path = folder / name
+            path = f"{folder}/{name}"
             if name.endswith("/"):
-                real = path.resolve()
+                real = Path(path).resolve()
                 if real not in above and real != self.avoid:
-                    yield from self._below(path, prefix + name, root, (*above, real))
+                    yield from self._below(path.rstrip("/"), prefix + name, root, (*above, real))
                 continue
             kind = kind_of(name) or self._look(path, name)
             # In a folder a JSON file is a note beside an image far more often than a STAC item, and
             # an item's scene lies beside it as a file of its own.
             if kind is None or kind is Kind.STAC:
-                self.ignored[path.suffix.lower() or "no suffix"] += 1
+                self.ignored[Path(name).suffix.lower() or "no suffix"] += 1
             else:
                 yield File(path, prefix + name, root, kind)
 
-    def _look(self, path: Path, name: str) -> Kind | None:
+    def _look(self, path: str, name: str) -> Kind | None:
         """Only of names without a suffix: others say clearly enough that they are not ours."""
         if "." in name:
             return None
         try:
-            with path.open("rb") as file:
+            with open(path, "rb") as file:
                 return kind_by_bytes(file.read(512))
         except OSError:
             return None
@@ -111,18 +112,18 @@ class Settling:
     seen in the same state for so long: clocks of network disks may be wrong.
 
     >>> settling = Settling(3.0, wall=lambda: 1000.0, monotonic=lambda: 0.0)
-    >>> settling.is_still(Path("a"), Stamp(1, 990 * 10**9))
+    >>> settling.is_still("a", Stamp(1, 990 * 10**9))
     True
-    >>> settling.is_still(Path("b"), Stamp(1, 999 * 10**9))
+    >>> settling.is_still("b", Stamp(1, 999 * 10**9))
     False
     """
 
     seconds: float
     wall: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
-    _seen: dict[Path, tuple[Stamp, float]] = field(default_factory=dict)
+    _seen: dict[str, tuple[Stamp, float]] = field(default_factory=dict)
 
-    def is_still(self, path: Path, stamp: Stamp) -> bool:
+    def is_still(self, path: str, stamp: Stamp) -> bool:
         age = self.wall() - stamp.modified_ns / 1e9
         if age >= self.seconds:
             self._seen.pop(path, None)
@@ -136,5 +137,5 @@ class Settling:
             return True
         return False
 
-    def forget(self, path: Path) -> None:
+    def forget(self, path: str) -> None:
         self._seen.pop(path, None)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from monitor.ingest.archives import read_archive
 from monitor.ingest.errors import Unreadable
@@ -36,7 +36,7 @@ class FileSource:
     reading: Reading
     stop: threading.Event
     settling: Settling
-    _refused: dict[Path, Stamp] = field(default_factory=dict)
+    _refused: dict[str, Stamp] = field(default_factory=dict)
 
     def pictures(self) -> Iterator[Handed]:
         late: list[File] = []
@@ -74,12 +74,12 @@ class FileSource:
             except FileNotFoundError:
                 continue  # Moved away since it was listed.
             except Unreadable as error:
-                yield LeftOut(str(file.path), str(error).removeprefix(f"{file.path}: "))
+                yield LeftOut(file.path, str(error).removeprefix(f"{file.path}: "))
             except OSError as error:
-                yield LeftOut(str(file.path), error.strerror or type(error).__name__)
+                yield LeftOut(file.path, error.strerror or type(error).__name__)
 
     def _image(self, file: File, late: list[File]) -> Iterator[Handed]:
-        stamp = Stamp.of(file.path.stat())
+        stamp = Stamp.of(os.stat(file.path))
         if self._is_done(file, stamp, item_of(file, stamp)):
             yield Known()
             return
@@ -97,7 +97,7 @@ class FileSource:
             yield handed
 
     def _container(self, file: File, late: list[File]) -> Iterator[Handed]:
-        stamp = Stamp.of(file.path.stat())
+        stamp = Stamp.of(os.stat(file.path))
         if not self.settling.is_still(file.path, stamp):
             late.append(file)
             return

@@ -38,7 +38,7 @@ def read_whole(file: File) -> Contents:
 
 
 def item_of(file: File, stamp: Stamp) -> Item:
-    return Item.of(str(file.path), str(stamp))
+    return Item.of(file.path, str(stamp))
 
 
 def hand_over(file: File, contents: Contents, reading: Reading) -> Iterator[Handed]:
@@ -48,7 +48,7 @@ def hand_over(file: File, contents: Contents, reading: Reading) -> Iterator[Hand
     if isinstance(named, LeftOut):
         yield named
         return
-    found = picture_of(item, named, contents.data, str(file.path), reading)
+    found = picture_of(item, named, contents.data, file.path, reading)
     if isinstance(found, LeftOut):
         yield Finished(item)
     elif found.captured_at is None:

@@ -75,6 +75,8 @@ def ingest(
             run.end()
         except Stopped:
             pass
+        finally:
+            run.close()
         tally.was_stopped = stop.is_set()
         tally.seconds = time.monotonic() - began
         _account_for(found, tally)
@@ -136,6 +138,9 @@ class _Run:
         self._journal.keep_notes()
         self._writer.finish()
         self.spool.clear()
+
+    def close(self) -> None:
+        self._writer.close()
         self.spool.close()
 
     def _picture(self, picture: Picture, *, is_live: bool) -> None:

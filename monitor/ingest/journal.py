@@ -108,7 +108,7 @@ class Journal:
                 if known == digest:
                     return None
                 # Another image of that name: an overwritten file, or two folders alike.
-                image_id = f"{image_id}~{digest.hex()[:12]}"
+                image_id = f"{image_id}~{short_hash(digest).hex()[:12]}"
 
     def note(self, item: Item) -> None:
         """This has been dealt with, whether or not it gave an image."""

@@ -19,7 +19,7 @@ from monitor.feed.source import without_secrets
 from monitor.ingest.errors import SourceRefused
 from monitor.ingest.frames import Frame, Sampling, need_av, open_video, read_frames
 from monitor.ingest.options import Options
-from monitor.ingest.pictures import Handed, Idle, Item, Picture, Repeated, short_hash
+from monitor.ingest.pictures import Handed, Idle, Item, Picture, Repeated, content_digest
 
 SCHEMES = ("rtsp", "rtsps", "rtmp", "http", "https", "udp", "tcp", "srt")
 DEVICE = "/dev/video"
@@ -141,7 +141,7 @@ class LiveSource:
         assert now is not None
         image = frame.encoded(self.options.video.quality)
         # A server that restarts may begin with the frame that it sent last.
-        if short_hash(image) == last:
+        if content_digest(image) == last:
             return Repeated()
         name = f"{now:%Y%m%dT%H%M%S.%fZ}"
         return Picture(Item.of(self.source_id, name), self.source_id, name, now, image)

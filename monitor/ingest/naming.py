@@ -39,9 +39,8 @@ def name_image(file: File, options: Options, member: str = "") -> Named | LeftOu
     The source is the first folder on the way down; where there is none, the folder or archive
     that was named.
 
-    >>> from pathlib import Path
     >>> from monitor.ingest.kinds import Kind
-    >>> file = File(Path("/in/cam-1/day/0001.jpg"), "cam-1/day/0001.jpg", "in", Kind.IMAGE)
+    >>> file = File("/in/cam-1/day/0001.jpg", "cam-1/day/0001.jpg", "in", Kind.IMAGE)
     >>> name_image(file, Options()).source_id
     'cam-1'
     """
@@ -75,7 +74,7 @@ def root_of_archive(name: str) -> str:
 def whole_file(file: File, stamp: Stamp, options: Options, settings: str = "") -> Item:
     """The journal's note that all of a file has been read, with these settings."""
     pattern = options.pattern.text if options.pattern else ""
-    return Item.of(str(file.path), f"{stamp} {pattern} {settings}", "*")
+    return Item.of(file.path, f"{stamp} {pattern} {settings}", "*")
 
 
 def fingerprint(file: File, stamp: Stamp) -> str:

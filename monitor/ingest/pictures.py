@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import struct
+import zlib
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -60,7 +62,7 @@ class Picture:
     bytes for the same frame or tile. Otherwise the bytes are the identity."""
 
     def digest(self) -> bytes:
-        return self.identity or short_hash(self.image)
+        return self.identity or content_digest(self.image)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +101,17 @@ Handed = Picture | Finished | LeftOut | Known | Repeated | Idle
 def short_hash(data: bytes) -> bytes:
     """Sixteen bytes: a trillion images have one chance in a hundred trillion to share one."""
     return hashlib.sha256(data).digest()[:16]
+
+
+def content_digest(data: bytes) -> bytes:
+    """Whether two images of one name are the same: their size and the CRC of each quarter.
+
+    Only images of the same name are compared, by people who mean no harm, and a cryptographic hash
+    would take a third of the time of the whole ingest.
+
+    >>> content_digest(b"abcdefgh") == content_digest(b"abcdefgi")
+    False
+    """
+    quarter, view = (len(data) + 3) // 4 or 1, memoryview(data)
+    parts = (zlib.crc32(view[at * quarter : (at + 1) * quarter]) for at in range(4))
+    return struct.pack("<Q4I", len(data), *parts)

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def read_scene(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
     if isinstance(named, LeftOut):
         yield named
         return
-    with opened(file.name, [str(file.path)]) as scene:
+    with opened(file.name, [file.path]) as scene:
         time = named.time or _time(scene, reading.options.zone)
         named = Named(
             named.source_id,
@@ -99,14 +100,14 @@ def read_scene(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
         made_of = fingerprint(file, stamp)
         options = reading.options.scenes
         if _is_one_tile(scene, options):
-            data = file.path.read_bytes()
+            data = Path(file.path).read_bytes()
             place = place_of(scene, 0, 0, scene.files[0].width, scene.files[0].height)
-            item = Item.of(str(file.path), str(stamp))
+            item = Item.of(file.path, str(stamp))
             yield Picture(
                 item, named.source_id, named.image_id, named.time, data, named.label, place
             )
         else:
-            yield from tiles(scene, named, str(file.path), str(stamp), made_of, reading)
+            yield from tiles(scene, named, file.path, str(stamp), made_of, reading)
     yield Finished(whole_file(file, stamp, reading.options, options.key()))
 
 

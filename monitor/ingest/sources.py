@@ -123,4 +123,4 @@ def _file(path: Path) -> File:
         root = path.absolute().parent.name or "root"
     else:
         root = root_of_archive(path.name)
-    return File(path.absolute(), path.name, root, kind)
+    return File(str(path.absolute()), path.name, root, kind)

@@ -61,15 +61,16 @@ def read_item(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
     """Every tile of the item's assets that has data."""
     if stamp.size > LARGEST:
         raise Unreadable(f"{file.path}: is too large for a STAC item")
-    item = parse_item(file.path.read_text(encoding="utf-8", errors="replace"), str(file.path))
-    chosen = _chosen(item, reading, str(file.path))
-    addresses = [_address(item.assets[key], file.path) for key in chosen]
+    text = Path(file.path).read_text(encoding="utf-8", errors="replace")
+    item = parse_item(text, file.path)
+    chosen = _chosen(item, reading, file.path)
+    addresses = [_address(item.assets[key], Path(file.path)) for key in chosen]
     source = reading.options.source_id or item.collection or file.root
     named = Named(source, item.id, None, item.time)
     made_of = f"{item.id} {' '.join(chosen)}"
     with opened(item.id, addresses) as scene:
         settings = f"{stamp} {' '.join(chosen)}"
-        yield from tiles(scene, named, str(file.path), settings, made_of, reading)
+        yield from tiles(scene, named, file.path, settings, made_of, reading)
     yield Finished(whole_file(file, stamp, reading.options, settings_of(reading.options)))
 
 

@@ -44,10 +44,10 @@ def read_table(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
 
 def _rows(table: pq.ParquetFile, file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
     schema = table.schema_arrow
-    columns = _columns(schema, str(file.path))
+    columns = _columns(schema, file.path)
     has_ids = columns.image_id != _ROW_ID
     full = schema if has_ids else schema.append(pa.field(_ROW_ID, pa.int64()))
-    layout = check_schema(full, columns, where=str(file.path))
+    layout = check_schema(full, columns, where=file.path)
     names = class_names(schema, columns.label)
     wanted = [leaf for leaf in layout.leaves() if leaf != _ROW_ID]
     first = 0
@@ -56,7 +56,7 @@ def _rows(table: pq.ParquetFile, file: File, stamp: Stamp, reading: Reading) -> 
         if not has_ids:
             batch = batch.append_column(_ROW_ID, pa.array(rows, pa.int64()))
         for row in rows_of(batch, layout, first, ""):
-            item = Item.of(str(file.path), str(stamp), str(row.row))
+            item = Item.of(file.path, str(stamp), str(row.row))
             if reading.is_known(item):
                 yield Known()
                 continue

@@ -33,14 +33,14 @@ def read_video(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
     frames; those that the journal knows are not encoded again.
     """
     options = reading.options.video
-    av = need_av(str(file.path))
+    av = need_av(file.path)
     named = name_image(file, reading.options)
     if isinstance(named, LeftOut):
         yield named
         return
     made_of = fingerprint(file, stamp)
     try:
-        with open_video(av, str(file.path)) as container:
+        with open_video(av, file.path) as container:
             began = named.time or _began(container, stamp, reading.options.zone)
             sampling = Sampling(options)
             for count, frame in enumerate(read_frames(container, options)):
@@ -51,7 +51,7 @@ def read_video(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
                     yield Repeated()
                     continue
                 at = f"{round(seconds * 1000):09d}"
-                item = Item.of(str(file.path), str(stamp), at)
+                item = Item.of(file.path, str(stamp), at)
                 if reading.is_known(item):
                     yield Known()
                     continue
