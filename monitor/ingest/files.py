@@ -49,6 +49,32 @@ class Walk:
         root = self.folder.resolve().name or "root"
         yield from self._below(str(self.folder), "", root, (self.folder.resolve(),))
 
+    def count(self) -> int | None:
+        """How many images there are; None if some files hold more than one.
+
+        Far quicker than a walk: nothing is sorted and nothing opened.
+        """
+        total = 0
+        folders: list[tuple[str, tuple[Path, ...]]] = [(str(self.folder), (self.folder.resolve(),))]
+        while folders:
+            folder, above = folders.pop()
+            try:
+                with os.scandir(folder) as entries:
+                    for entry in entries:
+                        if is_passed_over(entry.name):
+                            continue
+                        if entry.is_dir():
+                            real = Path(entry.path).resolve()
+                            if real not in above and real != self.avoid:
+                                folders.append((entry.path, (*above, real)))
+                        elif kind_of(entry.name) is Kind.IMAGE:
+                            total += 1
+                        elif kind_of(entry.name) not in (None, Kind.STAC) or "." not in entry.name:
+                            return None
+            except OSError:
+                continue
+        return total
+
     def _below(
         self, folder: str, prefix: str, root: str, above: tuple[Path, ...]
     ) -> Iterator[File]:

@@ -19,6 +19,9 @@ from monitor.ingest.tables import read_table
 
 LATE_SECONDS = 0.2
 """Between two looks at files that were being written when their turn came."""
+PATIENCE = 10
+"""How often a file may disappoint the time in which it should lie still: a recording that goes on
+all day must not keep a bounded job from ending."""
 RELAXED = 4
 """A folder of a million files takes seconds to walk; it is then walked a fifth of the time."""
 
@@ -41,25 +44,29 @@ class FileSource:
     def pictures(self) -> Iterator[Handed]:
         late: list[File] = []
         yield from self._pass(self.files, late)
-        while late and not self.stop.wait(LATE_SECONDS):
+        patience = time.monotonic() + PATIENCE * self.reading.options.settle
+        while late and time.monotonic() < patience and not self.stop.wait(LATE_SECONDS):
             yield Idle()
             waiting, late = late, []
             yield from self._pass(waiting, late)
+        if not self.reading.options.follow and not self.stop.is_set():
+            for file in late:
+                yield LeftOut(file.path, "somebody is still writing it; run this again later")
         pause = self.reading.options.poll
         while self.reading.options.follow and not self.stop.wait(pause):
             began = time.monotonic()
             yield Idle()
-            yield from self._pass(self.files, [])
+            for handed in self._pass(self.files, []):
+                # What was there at the last look is no news.
+                if not isinstance(handed, Known):
+                    yield handed
             pause = max(self.reading.options.poll, RELAXED * (time.monotonic() - began))
 
     def count(self) -> int | None:
         """How many images there are, if that can be told without opening anything."""
-        total = 0
-        for file in self.files:
-            if file.kind is not Kind.IMAGE:
-                return None
-            total += 1
-        return total
+        if isinstance(self.files, Walk):
+            return self.files.count()
+        return len(self.files) if all(file.kind is Kind.IMAGE for file in self.files) else None
 
     def _pass(self, files: Iterable[File], late: list[File]) -> Iterator[Handed]:
         """Hand over what is finished; what is not goes to ``late``."""

@@ -19,11 +19,15 @@ from monitor.ingest.options import VideoOptions
 if TYPE_CHECKING:
     import av
     from av.container import InputContainer
+    from av.packet import Packet
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
 
 CELLS = 16
 """A frame is compared in 16 × 16 parts, so that something small in a corner counts as a change."""
+
+MOST_BAD = 500
+"""Damaged packets in a row: key frames come every few seconds, so this is no stream but noise."""
 
 
 def need_av(where: str) -> Any:
@@ -70,14 +74,42 @@ def read_frames(container: InputContainer, options: VideoOptions) -> Iterator[Fr
     if options.keyframes:
         stream.codec_context.skip_frame = "NONKEY"
     stream.thread_type = "AUTO"
+    bad = _BadPackets()
     if stream.codec_context.name == "mjpeg":
-        yield from _jpegs(container, stream)
+        yield from _jpegs(container, stream, bad)
         return
-    for frame in container.decode(stream):
-        yield Frame(frame.time, None, frame)
+    for packet in container.demux(stream):
+        for frame in _decoded(packet, bad):
+            yield Frame(frame.time, None, frame)
 
 
-def _jpegs(container: InputContainer, stream: VideoStream) -> Iterator[Frame]:
+@dataclass(slots=True)
+class _BadPackets:
+    """How many packets in a row could not be decoded."""
+
+    count: int = 0
+
+
+def _decoded(packet: Packet[VideoStream], bad: _BadPackets) -> list[VideoFrame]:
+    """The frames of a packet; none if it is damaged.
+
+    Whoever joins a camera's stream gets pieces of frames until the next key frame, and a radio link
+    loses some at any time.
+    """
+    from av.error import InvalidDataError
+
+    try:
+        frames = packet.decode()
+    except InvalidDataError:
+        bad.count += 1
+        if bad.count > MOST_BAD:
+            raise
+        return []
+    bad.count = 0
+    return frames
+
+
+def _jpegs(container: InputContainer, stream: VideoStream, bad: _BadPackets) -> Iterator[Frame]:
     for packet in container.demux(stream):
         data = bytes(packet)
         seconds = None
@@ -87,7 +119,7 @@ def _jpegs(container: InputContainer, stream: VideoStream) -> Iterator[Frame]:
         if data[:3] == b"\xff\xd8\xff" and b"\xff\xc4" in data:
             yield Frame(seconds, data)
         elif data:
-            for frame in packet.decode():
+            for frame in _decoded(packet, bad):
                 yield Frame(seconds, None, frame)
 
 

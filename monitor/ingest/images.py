@@ -28,13 +28,27 @@ class Contents:
 
 def read_whole(file: File) -> Contents:
     """Raises OSError as the disk does."""
-    with open(file.path, "rb", buffering=0) as handle:
-        before = os.fstat(handle.fileno())
-        data = handle.read(min(before.st_size, LARGEST + 1))
-        after = os.fstat(handle.fileno())
-    stamp = Stamp.of(before)
-    is_steady = Stamp.of(after) == stamp and len(data) == before.st_size
+    handle = os.open(file.path, os.O_RDONLY)
+    try:
+        stamp = Stamp.of(os.fstat(handle))
+        # One byte more than there should be: a file that grows meanwhile is not finished.
+        data = _read(handle, min(stamp.size, LARGEST) + 1)
+        is_all = len(data) == stamp.size or len(data) > LARGEST
+        is_steady = is_all and Stamp.of(os.fstat(handle)) == stamp
+    finally:
+        os.close(handle)
     return Contents(data, stamp, item_of(file, stamp), is_steady)
+
+
+def _read(handle: int, wanted: int) -> bytes:
+    """Network disks may answer with less than they were asked for."""
+    data = os.read(handle, wanted)
+    if len(data) >= wanted - 1 or not data:
+        return data
+    parts = [data]
+    while part := os.read(handle, wanted - sum(map(len, parts))):
+        parts.append(part)
+    return b"".join(parts)
 
 
 def item_of(file: File, stamp: Stamp) -> Item:

@@ -23,7 +23,7 @@ from monitor.ingest.journal import Journal
 from monitor.ingest.live import LiveSource
 from monitor.ingest.naming import Reading
 from monitor.ingest.options import Options
-from monitor.ingest.pictures import Finished, Handed, Known, LeftOut, Picture, Repeated
+from monitor.ingest.pictures import Finished, Handed, Idle, Known, LeftOut, Picture, Repeated
 from monitor.ingest.side_by_side import one_after_the_other, side_by_side
 from monitor.ingest.sources import Source, recognise
 from monitor.ingest.space import Space
@@ -71,7 +71,8 @@ def ingest(
         try:
             for source, handed in _stream(found, run.spool, options, stop):
                 run.take(source, handed)
-                progress(Progress("ingest", tally.seen, total, "images"))
+                if not isinstance(handed, Idle):
+                    progress(Progress("ingest", tally.seen, total, "images"))
             run.end()
         except Stopped:
             pass

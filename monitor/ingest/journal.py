@@ -21,6 +21,8 @@ from monitor.ingest.errors import FeedRefused
 from monitor.ingest.pictures import Item, Picture, short_hash
 
 LAYOUT = 1
+CACHE_KILOBYTES = 16 * 1024
+"""Names and files are looked up in no order; 16 MB hold the upper levels of many millions."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS batches (
@@ -61,8 +63,12 @@ class Journal:
         self._images: dict[bytes, bytes] = {}
         try:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            # Not WAL, which needs shared memory and so fails on network disks.
+            # One process has the journal to itself (the job holds a lock), so SQLite need not lock
+            # and look for changes with every question, which would cost more than the answer.
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            # Not WAL: a rollback journal works on every disk.
             self._db.execute("PRAGMA journal_mode = TRUNCATE")
+            self._db.execute(f"PRAGMA cache_size = {-CACHE_KILOBYTES}")
             self._db.execute("PRAGMA synchronous = FULL")
             [(layout,)] = self._db.execute("PRAGMA user_version").fetchall()
             if layout > LAYOUT:

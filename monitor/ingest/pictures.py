@@ -43,7 +43,7 @@ class Item:
         >>> Item.of("/a.zip", "1", "x.jpg").key == Item.of("/a.zip", "2", "x.jpg").key
         True
         """
-        return cls(short_hash(f"{location}\0{member}".encode()), short_hash(stamp.encode())[:8])
+        return cls(short_hash(f"{location}\0{member}".encode()), stamp.encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,8 @@ class RtspCamera(Camera):
     """H.264 over RTP, interleaved with the RTSP dialogue in one TCP connection."""
 
     scheme = "rtsp"
+    skipped = 0
+    """Packets that a client misses at first, as if it had joined in the middle of the stream."""
 
     def serve(self, connection: socket.socket) -> None:
         requests = connection.makefile("rb")
@@ -163,16 +165,20 @@ class RtspCamera(Camera):
                     "preset": "ultrafast",
                     "x264-params": "repeat-headers=1",
                 }
+                left = self.skipped
                 for pts, pixels in enumerate(self.frames()):
                     frame = av.VideoFrame.from_ndarray(pixels, "rgb24")
                     frame.pts = pts
                     out.mux(stream.encode(frame))
-                    self._relay(packets, connection)
+                    left = self._relay(packets, connection, left)
 
-    def _relay(self, packets: socket.socket, connection: socket.socket) -> None:
+    def _relay(self, packets: socket.socket, connection: socket.socket, left: int) -> int:
         while True:
             try:
                 packet = packets.recv(2048)
             except TimeoutError:
-                return
+                return left
+            if left > 0:
+                left -= 1
+                continue
             connection.sendall(b"$\x00" + len(packet).to_bytes(2, "big") + packet)

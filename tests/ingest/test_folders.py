@@ -176,6 +176,26 @@ def test_half_a_file_is_not_taken(tmp_path: Path) -> None:
     assert images(tmp_path / "feed") == {"cam/1.jpg": data}
 
 
+def test_a_recording_that_goes_on_does_not_hold_up_the_rest(tmp_path: Path) -> None:
+    made, stop = cameras(tmp_path / "in", 3), threading.Event()
+    recording = put(tmp_path / "in/cam-1/now.zip", b"", at=time.time())
+
+    def record() -> None:
+        with recording.open("ab", buffering=0) as file:
+            while not stop.wait(0.02):
+                file.write(b"more")
+
+    writer = threading.Thread(target=record)
+    writer.start()
+    try:
+        done = ingest([str(tmp_path / "in")], tmp_path / "feed", Options(settle=0.2))
+    finally:
+        stop.set()
+        writer.join()
+    assert done.left_out == {"somebody is still writing it; run this again later": 1}
+    assert images(tmp_path / "feed") == made
+
+
 def test_new_files_are_followed(tmp_path: Path) -> None:
     stop, made = threading.Event(), cameras(tmp_path / "in", 3)
     options = Options(follow=True, poll=0.02, limits=Limits(seconds=0.05))
