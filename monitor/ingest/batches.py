@@ -249,11 +249,13 @@ def _record_batch(group: list[tuple[str, Picture]], schema: pa.Schema) -> pa.Rec
 
 
 def _publish(waiting: Path, final: Path, step: Callable[[str], None] = lambda name: None) -> None:
+    is_new = not final.parent.exists()
     final.parent.mkdir(parents=True, exist_ok=True)
     waiting.rename(final)
     step("renamed")
     _flush(final.parent)
-    _flush(waiting.parent)
+    if is_new:
+        _flush(final.parent.parent)
     step("flushed")
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from monitor.ingest.kinds import Kind, is_passed_over, kind_by_bytes, kind_of
+from monitor.ingest.pictures import as_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Walk:
     def __iter__(self) -> Iterator[File]:
         self.ignored.clear()
         self.unreadable.clear()
-        root = self.folder.resolve().name or "root"
+        root = as_text(self.folder.resolve().name or "root")
         yield from self._below(str(self.folder), "", root, (self.folder.resolve(),))
 
     def count(self) -> int | None:
@@ -102,7 +103,7 @@ class Walk:
             if kind is None or kind is Kind.STAC:
                 self.ignored[Path(name).suffix.lower() or "no suffix"] += 1
             else:
-                yield File(path, prefix + name, root, kind)
+                yield File(path, as_text(prefix + name), root, kind)
 
     def _look(self, path: str, name: str) -> Kind | None:
         """Only of names without a suffix: others say clearly enough that they are not ours."""

@@ -58,6 +58,8 @@ def ingest(
     keep_freed_memory()
     options, stop, tally = options or Options(), stop or threading.Event(), Tally()
     began = time.monotonic()
+    # Mistakes are told before anything is written.
+    recognise(sources, feed, Reading(options, lambda item: False), stop, note)
     with _working_folder(feed, options.name) as work, Journal(work / "journal.sqlite") as journal:
         reading = Reading(options, journal.is_known)
         found = recognise(sources, feed, reading, stop, note)
@@ -124,7 +126,7 @@ class _Run:
                 self._journal.note(item)
             case LeftOut():
                 if self._tally.leave_out(handed):
-                    self._note(f"left out: {handed.where}: {handed.why}")
+                    self._note(f"left out: {handed}")
             case Known():
                 self._tally.known += 1
             case Repeated():
@@ -234,9 +236,7 @@ def _check_for_nothing(sources: Sequence[str], tally: Tally, options: Options) -
     if tally.examples:
         first = tally.examples[0]
         more = sum(tally.left_out.values()) - 1
-        raise SourceRefused(
-            f"{first.where}: {first.why}" + (f" (and {more:,} more left out)" if more else "")
-        )
+        raise SourceRefused(f"{first}" + (f" (and {more:,} more left out)" if more else ""))
     there = ", ".join(f"{count:,} {suffix}" for suffix, count in tally.ignored.most_common(5))
     raise SourceRefused(
         f"{' '.join(sources)}: no images in there (found: {there or 'nothing'}); check the path"

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from monitor.ingest.files import File, Stamp
 from monitor.ingest.options import Options
-from monitor.ingest.pictures import Item, LeftOut, short_hash
+from monitor.ingest.pictures import Item, LeftOut, as_text, short_hash
 
 _SHARD = re.compile(r"[-_.]?\d+$")
 
@@ -44,6 +44,7 @@ def name_image(file: File, options: Options, member: str = "") -> Named | LeftOu
     >>> name_image(file, Options()).source_id
     'cam-1'
     """
+    member = as_text(member)
     full = f"{file.name}/{member}" if member else file.name
     folders = file.name.split("/")[:-1] + member.split("/")[:-1]
     source = next((folder for folder in folders if folder not in ("", ".", "..")), file.root)

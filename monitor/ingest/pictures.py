@@ -43,7 +43,9 @@ class Item:
         >>> Item.of("/a.zip", "1", "x.jpg").key == Item.of("/a.zip", "2", "x.jpg").key
         True
         """
-        return cls(short_hash(f"{location}\0{member}".encode()), stamp.encode())
+        # Names of files are bytes, and not all of them are text.
+        name = f"{location}\0{member}".encode("utf-8", "surrogateescape")
+        return cls(short_hash(name), stamp.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,9 @@ class LeftOut:
     where: str
     why: str
 
+    def __str__(self) -> str:
+        return as_text(f"{self.where}: {self.why}")
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -96,6 +101,17 @@ class Idle:
 
 
 Handed = Picture | Finished | LeftOut | Known | Repeated | Idle
+
+
+def as_text(name: str) -> str:
+    r"""A file's name as text that can be stored and shown, whatever bytes it is made of.
+
+    >>> as_text(b"caf\xe9.jpg".decode("utf-8", "surrogateescape"))
+    'caf�.jpg'
+    """
+    if name.isascii():
+        return name
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def short_hash(data: bytes) -> bytes:

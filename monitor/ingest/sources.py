@@ -17,6 +17,7 @@ from monitor.ingest.frames import need_av
 from monitor.ingest.kinds import Kind, kind_by_bytes, kind_of
 from monitor.ingest.live import LiveSource, camera_name, is_live
 from monitor.ingest.naming import Reading, root_of_archive
+from monitor.ingest.pictures import as_text
 
 Source = FileSource | LiveSource
 
@@ -123,4 +124,4 @@ def _file(path: Path) -> File:
         root = path.absolute().parent.name or "root"
     else:
         root = root_of_archive(path.name)
-    return File(str(path.absolute()), path.name, root, kind)
+    return File(str(path.absolute()), as_text(path.name), as_text(root), kind)

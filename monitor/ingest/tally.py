@@ -56,7 +56,7 @@ class Tally:
             "seconds": round(self.seconds, 3),
             "sources": dict(sorted(self.by_source.items())),
             "left_out": dict(self.left_out.most_common()),
-            "left_out_first": [{"where": e.where, "why": e.why} for e in self.examples],
+            "left_out_first": [str(example) for example in self.examples],
             "ignored": dict(self.ignored.most_common()),
             "stopped": self.was_stopped,
         }

@@ -85,6 +85,19 @@ def test_two_folders_with_the_same_names_lose_nothing(tmp_path: Path) -> None:
     assert sorted(images(tmp_path / "feed").values()) == sorted([jpeg(1), jpeg(2)])
 
 
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    """Old cameras and FTP servers write names in other encodings."""
+    folder = tmp_path / "in" / os.fsdecode(b"caf\xe9")
+    for seed, name in enumerate((b"\xe9.jpg", b"\xe8.jpg", "größe.jpg".encode())):
+        put(folder / os.fsdecode(name), jpeg(seed))
+    put(folder / os.fsdecode(b"\xe7.jpg"), b"no image")
+    arguments = ["ingest", str(tmp_path / "in"), "--to", str(tmp_path / "feed")]
+    for _ in range(2):
+        assert run(arguments) == 0
+    assert sorted(images(tmp_path / "feed").values()) == sorted(jpeg(seed) for seed in range(3))
+    assert {row["source_id"] for row in rows(tmp_path / "feed")} == {"caf\ufffd"}
+
+
 def test_a_feed_inside_the_folder_is_not_read_back(tmp_path: Path) -> None:
     made = cameras(tmp_path / "in", 4)
     for _ in range(2):

@@ -88,6 +88,11 @@ def test_one_sentence(mistake: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert not list((tmp_path / "feed").glob("2*")), "nothing was there to be written"
 
 
+def test_a_wrong_path_leaves_nothing_behind(tmp_path: Path) -> None:
+    assert run(["ingest", f"{tmp_path}/nope", "--to", str(tmp_path / "feed")]) == 2
+    assert not (tmp_path / "feed").exists()
+
+
 def test_the_feed_is_the_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = _folder(tmp_path)
     assert run(["ingest", folder, "--to", folder]) == 2
