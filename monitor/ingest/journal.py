@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from monitor.ingest.errors import FeedRefused
-from monitor.ingest.pictures import Item, Picture, short_hash
+from monitor.ingest.pictures import Item, Picture, name_key, short_hash
 
 LAYOUT = 1
 CACHE_KILOBYTES = 16 * 1024
@@ -66,8 +66,8 @@ class Journal:
             # One process has the journal to itself (the job holds a lock), so SQLite need not lock
             # and look for changes with every question, which would cost more than the answer.
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            # Not WAL: a rollback journal works on every disk.
-            self._db.execute("PRAGMA journal_mode = TRUNCATE")
+            # With the lock held for good this needs no shared memory, so network disks will do.
+            self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute(f"PRAGMA cache_size = {-CACHE_KILOBYTES}")
             self._db.execute("PRAGMA synchronous = FULL")
             [(layout,)] = self._db.execute("PRAGMA user_version").fetchall()
@@ -106,7 +106,7 @@ class Journal:
         with self._lock:
             self._items[picture.item.key] = picture.item.stamp
             while True:
-                name = short_hash(f"{picture.source_id}\0{image_id}".encode())
+                name = name_key(f"{picture.source_id}\0{image_id}")
                 known = self._digest(name)
                 if known is None:
                     self._images[name] = digest
