@@ -25,6 +25,10 @@ BROKEN_PIPE = 1  # as click itself says it when a write fails earlier
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("monitor.cli.init:init", "Write a commented configuration."),
     "config": ("monitor.cli.config:config", "Show the configuration and where it comes from."),
+    "ingest": (
+        "monitor.cli.ingest:ingest",
+        "Bring images, archives, video, cameras or scenes into the feed.",
+    ),
     "fit": ("monitor.cli.fit:fit", "Learn the known classes from labelled images."),
     "run": (
         "monitor.cli.run:run",

@@ -10,6 +10,7 @@ from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, data_for_each, for_each, table
 from monitor.config import Config
 from monitor.config.load import Loaded
+from monitor.feed.instead import check_for_images
 
 
 @click.command()
@@ -40,6 +41,8 @@ def run(
     configuration has groups of sources, each gets a monitor of its own, side by side; --group
     runs one of them.
     """
+    for config in loaded.each().values():
+        check_for_images(config.feed.path)
     from actors.groups import run_groups
     from actors.run import run as run_monitor
     from actors.services import services

@@ -7,6 +7,7 @@ import click
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, duration, table
 from monitor.config.load import Loaded
+from monitor.feed.instead import check_for_images
 from monitor.jobs.score import Scored
 from monitor.jobs.score import score as run_score
 
@@ -26,9 +27,11 @@ def score(files: tuple[str, ...], out: str, loaded: Loaded, output: Output) -> N
     row gets a verdict (known or novel, with its score over T_inner) or a reason why not. An
     interrupted run goes on where it stopped when it is given the same --out.
     """
-    scored = run_score(
-        loaded.config, files or [loaded.config.feed.path], out, progress=output.progress
-    )
+    named = files or (loaded.config.feed.path,)
+    for name in named:
+        # Before the backbone is loaded for nothing.
+        check_for_images(name)
+    scored = run_score(loaded.config, named, out, progress=output.progress)
     for problem in scored.problems:
         output.note(f"not read: {problem.sentence}")
     output.result(scored.to_dict(), describe(scored))

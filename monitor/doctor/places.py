@@ -16,7 +16,14 @@ from sqlalchemy import func, inspect, select
 from monitor.config import Config
 from monitor.doctor.report import Check, good, problem, warning
 from monitor.errors import ConcladError
-from monitor.feed.source import Source, storage_errors
+from monitor.feed.images import decode
+from monitor.feed.instead import check_for_images
+from monitor.feed.plan import plan_batches
+from monitor.feed.reader import BatchReader
+from monitor.feed.reasons import Rejected
+from monitor.feed.rows import Row
+from monitor.feed.source import SUFFIXES, Source, is_hidden, storage_errors
+from monitor.jobs.parts import columns_of, decoding_of
 from monitor.jobs.state import open_store
 from monitor.store import Severity, Store, check
 from monitor.store.database import DATABASE_FILE, Database, database_url
@@ -27,12 +34,17 @@ from monitor.store.schema import SCHEMA_VERSION, events, schema_version
 NETWORK_DISKS = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.s3fs", "glusterfs"}
 #: Leases last some tens of seconds; clocks that differ by more than a few confuse whoever reads.
 CLOCKS_APART = timedelta(seconds=5)
+#: Folders listed to find one file: enough for a folder per source and day, and soon done.
+FOLDERS_LOOKED_AT = 50
 #: The coordinator of a running monitor.
 COORDINATOR = "coordinator"
 
 
 def feed(config: Config) -> Check:
-    """Whether the feed can be listed at all; only its first level, however large it is."""
+    """Whether the feed can be listed, and one of its files opened and its first image decoded.
+
+    Looks for that file folder by folder, however large the feed is.
+    """
     try:
         source = Source.at(config.feed.path)
         with storage_errors(source.location):
@@ -41,10 +53,53 @@ def feed(config: Config) -> Check:
                 return problem(
                     "feed", f"{source.location}: no such folder; create it, or mend feed.path"
                 )
-            found = source.filesystem.get_file_info(pafs.FileSelector(source.root))
+            first = _first_file(source)
+        if first is None:
+            check_for_images(config.feed.path)
+            return warning(
+                "feed",
+                f"{source.location} holds no Parquet yet; 'conclad ingest' brings images there",
+            )
+        return _first_image(config, source, first)
     except ConcladError as error:
         return problem("feed", str(error))
-    return good("feed", f"{source.location} can be read, {len(found)} entries at the top")
+
+
+def _first_file(source: Source) -> str | None:
+    """Any file of the feed; None if there is none in the first folders."""
+    folders = [source.root]
+    for _ in range(FOLDERS_LOOKED_AT):
+        if not folders:
+            return None
+        found = source.filesystem.get_file_info(pafs.FileSelector(folders.pop(0)))
+        for info in sorted(found, key=lambda info: info.path):
+            path: str = info.path[len(source.root) + 1 if source.root else 0 :]
+            if is_hidden(path):
+                continue
+            if info.type == pafs.FileType.Directory:
+                folders.append(info.path)
+            elif path.lower().endswith(SUFFIXES):
+                return path
+    return None
+
+
+def _first_image(config: Config, source: Source, path: str) -> Check:
+    """Read the footer, check the columns, decode one image."""
+    where = source.where(path)
+    specs = plan_batches(source, source.stat(path), columns_of(config))
+    if not specs:
+        return warning("feed", f"{where} can be read and holds no rows")
+    with BatchReader(source, columns_of(config)) as reader:
+        row = next(reader.iter_rows(specs[0]))
+    if not isinstance(row, Row):
+        return warning("feed", f"{where}: its first row is rejected ({row.reason}: {row.detail})")
+    image = decode(row.image, decoding_of(config))
+    if isinstance(image, Rejected):
+        return warning(
+            "feed", f"{where}: its first image is rejected ({image.reason}: {image.detail})"
+        )
+    height, width = image.pixels.shape[:2]
+    return good("feed", f"{where} can be read; its first image has {width} x {height} pixels")
 
 
 def state_folder(config: Config) -> Iterator[Check]:

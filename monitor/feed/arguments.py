@@ -11,6 +11,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from monitor.feed.errors import SourceError
+from monitor.feed.instead import check_for_images
 from monitor.feed.source import FeedFile, Source, is_hidden, storage_errors, without_secrets
 
 
@@ -35,6 +36,7 @@ def find_files(arguments: Sequence[str | os.PathLike[str]]) -> tuple[Source, tup
     for argument, source in zip(arguments, sources, strict=True):
         files = _meant(os.fspath(argument), source)
         if not files:
+            check_for_images(argument)
             shown = without_secrets(text) if "://" in (text := os.fspath(argument)) else text
             raise SourceError(f"{shown}: no Parquet file matches; check the path and its quoting")
         found |= {file.path: file for file in files}

@@ -1,0 +1,1 @@
+"""From what people have to the feed: folders, archives, video, cameras and scenes as Parquet."""
