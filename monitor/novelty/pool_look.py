@@ -40,6 +40,8 @@ _BLUR = 0.01
 # How sharply images are divided into seemingly new and known ones for the discriminant, and the
 # share of references beyond which they seem new. Its covariance is drawn to a sphere.
 _STEEPNESS, _SEEMS_NEW, _SHRINKAGE = 2.0, 0.03, 0.3
+# Within these the skewness of a hundred deals is believed.
+_LEAST_SKEW, _MOST_SKEW = 0.1, 2.0
 _TINY = 1e-9
 
 
@@ -216,9 +218,17 @@ def _strengths(
 
 
 def _deviations(sums: np.ndarray) -> float:
-    """How far the first lies above the others."""
+    """How far the first lies above the others, in deviations as a normal distribution has them.
+
+    Sums of squares are skewed: what is three deviations above their mean is less rare than three
+    deviations of a normal one (Wilson and Hilferty's transform, for Pearson's third type).
+    """
     chance = sums[1:]
-    return float((sums[0] - chance.mean()) / max(float(chance.std()), _TINY))
+    scale = max(float(chance.std()), _TINY)
+    standard = (sums - chance.mean()) / scale
+    skew = float(np.clip(np.mean(standard[1:] ** 3), _LEAST_SKEW, _MOST_SKEW))
+    root = np.cbrt(max(float(standard[0]) * skew / 2 + 1, 0.0))
+    return float((root - 1 + skew**2 / 36) * 6 / skew)
 
 
 def _discriminant(
