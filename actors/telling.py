@@ -45,11 +45,16 @@ def _opened(source: str, told: Mapping[str, Any]) -> str:
 
 
 def _triggered(source: str, told: Mapping[str, Any]) -> str:
-    where = f" of {source}" if source else ""
+    where = f", most at {source}" if source else ""
+    # A beginning shift is asked about, and so is anything with pools.trigger=any, whatever chance.
+    chance = (
+        f"chance alone does that once in {1 / max(told['chance'], 1e-9):,.0f} pools; "
+        if told["chance"] <= told["level"]
+        else ""
+    )
     return (
         f"pool {told['pool']}: {sum(told['novel'].values())} of {told['images']} images look new"
-        f"{where}, and chance alone does that once in {1 / max(told['chance'], 1e-9):,.0f} pools; "
-        f"asking up to {told['budget']} questions"
+        f"{where}; {chance}asking up to {told['budget']} questions"
     )
 
 

@@ -79,26 +79,31 @@ _FILE_OVER = frozenset({FileState.DONE, FileState.QUARANTINED, FileState.CHANGED
 
 
 def _triggered(told: Mapping[str, Any], source: str | None) -> str:
-    above = sum(counts[1] for counts in told.get("tallies", {}).values())
-    size = sum(counts[0] for counts in told.get("tallies", {}).values())
+    # Something rare may be spread over all sources, so that none of them stands out.
+    where = f", most at {source}" if source else ""
     return (
-        f"pool {told['pool']}: {above} of {size} images look new, most at {source or 'no source'}; "
-        f"up to {told['budget']} questions"
+        f"pool {told['pool']}: {sum(told['novel'].values())} of {told['images']} images look "
+        f"new{where}; up to {told['budget']} questions"
+    )
+
+
+def _probed(told: Mapping[str, Any], source: str | None) -> str:
+    return (
+        f"pool {told['pool']}: nothing new beyond chance; {told['budget']} questions about what "
+        "looks newest"
     )
 
 
 def _quiet(told: Mapping[str, Any], source: str | None) -> str:
     if "asked" in told:
         return f"pool {told['pool']}: nothing new after {told['asked']} questions"
-    above = sum(counts[1] for counts in told.get("tallies", {}).values())
-    size = sum(counts[0] for counts in told.get("tallies", {}).values())
     shifted = "".join(
         f" and {count} at {source} that are known classes seen differently"
         for source, count in told.get("explained_by_shift", {}).items()
         if count
     )
-    measure = told.get("measure", "above T_inner")
-    return f"pool {told['pool']}: quiet, {above} of {size} {measure}{shifted}; nobody is asked"
+    seen = f"{sum(told['novel'].values())} of {told['images']} images look new"
+    return f"pool {told['pool']}: quiet, {seen}{shifted}; nobody is asked"
 
 
 def _discovered(told: Mapping[str, Any], source: str | None) -> str:
@@ -110,6 +115,7 @@ def _discovered(told: Mapping[str, Any], source: str | None) -> str:
 
 _WORDS: Mapping[str, Callable[[Mapping[str, Any], str | None], str]] = {
     "pool.triggered": _triggered,
+    "pool.probed": _probed,
     "pool.quiet": _quiet,
     "pool.unresolved": lambda told, _: f"pool {told['pool']}: left open, {told['reason']}",
     "queries.opened": lambda told, _: (

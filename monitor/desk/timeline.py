@@ -67,6 +67,20 @@ def _because(payload: Mapping[str, Any]) -> str:
     return f": {payload['reason']}" if payload.get("reason") else ""
 
 
+def _triggered(payload: Mapping[str, Any]) -> str:
+    seen = f"{sum(payload['novel'].values())} of {payload['images']} images look new"
+    # A beginning shift is asked about, and so is anything with pools.trigger=any, whatever chance.
+    more = ", more than chance explains" if payload["chance"] <= payload["level"] else ""
+    return f"Pool {payload['pool']}: {seen}{more}"
+
+
+def _probed(payload: Mapping[str, Any]) -> str:
+    return (
+        f"Pool {payload['pool']} shows nothing beyond chance; {payload['budget']} questions about "
+        "what looks newest make sure"
+    )
+
+
 _Sentence = Callable[[Mapping[str, Any]], str]
 
 _SENTENCES: dict[str, tuple[str, _Sentence]] = {
@@ -108,7 +122,8 @@ _SENTENCES: dict[str, tuple[str, _Sentence]] = {
         lambda p: f"Asked {p['count']} questions about pool {p['pool']}, round {p['round'] + 1}",
     ),
     "queries.closed": ("plain", lambda p: f"Round {p['round'] + 1} of pool {p['pool']} has ended"),
-    "pool.triggered": ("warn", lambda p: f"Pool {p['pool']} holds more than chance explains"),
+    "pool.triggered": ("warn", _triggered),
+    "pool.probed": ("plain", _probed),
     "pool.quiet": ("plain", lambda p: f"Pool {p['pool']} was quiet"),
     "pool.unresolved": ("warn", lambda p: f"Pool {p['pool']} stays unresolved{_because(p)}"),
     "detector.adapted": (
