@@ -11,6 +11,9 @@ from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, data_for_each, for_each
 from monitor.config.load import Loaded
 from monitor.jobs.state import open_existing_store
+from monitor.people.knowing import current_knowledge
+from monitor.store import Store
+from monitor.store.errors import SnapshotSchemaError, StoreError
 from monitor.telemetry.reading import TruthReader
 from monitor.telemetry.report import describe, to_dict
 
@@ -39,7 +42,7 @@ def status(watch: bool, every: float, loaded: Loaded, output: Output) -> None:
     """
     with ExitStack() as stack:
         readers = {
-            name: TruthReader(stack.enter_context(open_existing_store(config)))
+            name: TruthReader(_of_this_layout(stack.enter_context(open_existing_store(config))))
             for name, config in loaded.each().items()
         }
         while True:
@@ -50,3 +53,17 @@ def status(watch: bool, every: float, loaded: Loaded, output: Output) -> None:
             if not watch:
                 return
             time.sleep(every)
+
+
+def _of_this_layout(store: Store) -> Store:
+    """Refuse state whose detector another conclad wrote: it wants a new fit, not a look.
+
+    A detector that is damaged is part of the report, beside everything that is well.
+    """
+    try:
+        current_knowledge(store)
+    except SnapshotSchemaError:
+        raise
+    except (StoreError, OSError):
+        pass
+    return store

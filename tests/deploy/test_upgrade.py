@@ -1,85 +1,62 @@
-"""State that an earlier release wrote is taken over: nothing lost, nothing judged or asked twice.
+"""State whose detector has an earlier layout is refused in words, and left as it was.
 
-The archives in ``states`` were written by ``make_state`` with the code of their day.
+The archive in ``states`` was written by ``make_state`` with the code of its day, before the first
+release.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from monitor.cli.root import run
-from tests.actors.story import image_ids
-from tests.deploy.make_state import CHAPTERS, COLOURS, RUN_SETTINGS
+from tests.deploy.make_state import CHAPTERS, COLOURS, write_feed
 
-STATES = sorted((Path(__file__).parent / "states").glob("*.tar.xz"))
+STATES = Path(__file__).parent / "states"
 LETTERS = "".join(CHAPTERS)
 ONCE = ("run", "--once", "--address", "none")
+REFUSED = (
+    "has detector layout 1, this conclad reads 2; fit again into a fresh folder: "
+    "conclad fit --data … --set state.dir=FOLDER"
+)
 
 
-@pytest.fixture(params=STATES, ids=lambda path: path.name.removesuffix(".tar.xz"))
-def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    with tarfile.open(request.param) as tar:
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    with tarfile.open(STATES / "ff6a7e9.tar.xz") as tar:
         tar.extractall(tmp_path, filter="data")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONCLAD_CACHE", str(tmp_path / "cache"))
-    if not has_run(tmp_path):
-        # Sections that came with a later release.
-        with (tmp_path / "ray_config.yaml").open("a") as file:
-            file.write(RUN_SETTINGS)
     return tmp_path
 
 
-def has_run(folder: Path) -> bool:
-    """Whether the release that wrote the state had a monitor already."""
-    return bool(json.loads((folder / "made.json").read_text())["has_run"])
+def snapshots(state: Path) -> dict[str, str]:
+    files = (path for path in (state / "detectors").rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def conclad(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    capsys.readouterr()
-    code = run([*arguments, "--json", "--quiet"])
+@pytest.mark.parametrize("command", [ONCE, ("status",)], ids=["run", "status"])
+def test_an_earlier_layout_is_refused_with_what_to_do(
+    command: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshots(folder / "state")
+    assert run([*command, "--quiet"]) == 2
     said = capsys.readouterr()
-    assert code == 0, said.err
-    return json.loads(said.out)
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert REFUSED in said.err
+    assert snapshots(folder / "state") == before
 
 
-def test_the_present_release_goes_on_where_the_earlier_one_stopped(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # Opening brings the state to the present layout.
-    assert conclad(capsys, "store", "check") == {"whole": True, "findings": [], "removed": []}
-    before = conclad(capsys, "status")
-    asked = conclad(capsys, "queries")
-    judged = image_ids(folder / "state")
-    assert (len(asked), len(judged)) == ((3, 180) if has_run(folder) else (0, 0))
-
-    found = conclad(capsys, *ONCE)
+def test_what_the_sentence_says_helps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_feed(folder / "labelled.parquet", "wf" * 60, first_id=100_000)
+    fresh = ("--set", "state.dir=fresh", "--set", "labels.trickle_per_week=0", "--json", "--quiet")
+    assert run(["fit", "--data", "labelled.parquet", *fresh]) == 0
+    capsys.readouterr()
+    assert run([*ONCE, "--oracle-column", "label", *fresh]) == 0
+    found = json.loads(capsys.readouterr().out)
     assert sum(found["images"].values()) == len(LETTERS)
-    # What was judged stays judged, and everything is judged once.
-    after = image_ids(folder / "state")
-    assert sorted(after) == [f"{number:06d}" for number in range(len(LETTERS))]
-    assert set(judged) <= set(after)
-    assert found["version"] == before["detector"]["version"]
-    assert {q["query_id"] for q in asked} <= {q["query_id"] for q in conclad(capsys, "queries")}
-    assert conclad(capsys, "store", "check")["whole"]
-
-
-def test_questions_of_the_earlier_release_are_answered_in_the_present_one(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # One that could not ask yet leaves it to the present one, from the beginning.
-    found = conclad(capsys, *ONCE) if not has_run(folder) else {}
-    while asked := conclad(capsys, "queries"):
-        for query in asked:
-            truth = COLOURS[LETTERS[int(query["image_id"])]][0]
-            conclad(capsys, "label", str(query["query_id"]), truth)
-        found = conclad(capsys, *ONCE)
-    assert sorted(found["discovered"]) == ["sand", "snow"]
-    # Each question was asked and paid for once.
-    everything = conclad(capsys, "queries", "--which", "all")
-    assert len({q["image_id"] for q in everything}) == len(everything) == found["labels"]
-    assert conclad(capsys, "store", "check")["whole"]
+    assert sorted(found["discovered"]) == sorted({COLOURS[letter][0] for letter in "sn"})
