@@ -150,7 +150,9 @@ class Fit(Section):
     """How the first detector is made."""
 
     seed: int = Field(
-        default=0, ge=0, description="Decides which images are left out of which fit to calibrate T_inner."
+        default=0,
+        ge=0,
+        description="Decides which images are left out of which fit to calibrate T_inner.",
     )
 
 
