@@ -185,7 +185,9 @@ def coordinate(
         f"feed.path={feed}",
         f"state.dir={folder}",
         f"feed.batch_rows={ROWS}",
-        "pools.false_alarms=1000000000000.0",
+        # Nobody is there to ask.
+        "pools.false_rounds_per_month=0",
+        "labels.trickle_per_week=0",
     )
     config: Config = load(overrides=settings, environ={}).config
     with Store.open(folder) as store:
