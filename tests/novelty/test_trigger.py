@@ -20,7 +20,8 @@ def seen(strength: float, *, images: int = 400, references: int = 400, **by: flo
 
 def watched(evidence: list[Evidence], *, every: float = DAY) -> tuple[Watch, list[str]]:
     """Pools at regular times; what was decided about each."""
-    watch, kinds = Watch(), []
+    watch = Watch()
+    kinds: list[str] = []
     for number, one in enumerate(evidence):
         watch, found = watch.decided(one, at=number * every, settings=SILENT)
         kinds.append(found.kind)
@@ -141,7 +142,8 @@ def test_what_is_remembered_survives_its_way_through_json_and_stays_small() -> N
     watch = Watch()
     for number in range(40):
         by = {f"cam-{i}": 0.1 * (i % 7) for i in range(1200)}
-        watch, _ = watch.decided(seen(0.0, **by), at=number * DAY, settings=TriggerSettings())
+        evidence = Evidence({EVERYWHERE: 0.0, **by}, images=400, references=400)
+        watch, _ = watch.decided(evidence, at=number * DAY, settings=TriggerSettings())
     again = Watch.from_dict(json.loads(json.dumps(watch.to_dict())))
     assert again == watch
     assert len(watch.past) <= 1000
