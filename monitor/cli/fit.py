@@ -27,8 +27,9 @@ def fit(data: tuple[str, ...], loaded: Loaded, output: Output) -> None:
 
     Makes detector version 1 in the state folder, and shows for each class how many images it
     has, how many components its subspace keeps, and how well images that it was not fitted on
-    are reconstructed. An interrupted run goes on where it stopped. Where the configuration has groups
-    of sources, each begins with what these images teach, unless --group names one.
+    are reconstructed; and what share of a pool would be noticed. An interrupted run goes on where
+    it stopped. Where the configuration has groups of sources, each begins with what these images
+    teach, unless --group names one.
     """
     fitted = {
         name: run_fit(config, data, progress=output.progress)
@@ -38,6 +39,31 @@ def fit(data: tuple[str, ...], loaded: Loaded, output: Output) -> None:
         data_for_each({name: found.to_dict() for name, found in fitted.items()}),
         for_each({name: describe(found) for name, found in fitted.items()}),
     )
+
+
+def _could_see(fitted: Fitted) -> list[str]:
+    """The smallest share of a pool that would be noticed, and what would mend it."""
+    from monitor.novelty.sensitivity import POOR
+
+    found = fitted.sensitivity
+    if found is None:
+        return ["What could be noticed cannot be estimated from fewer than three classes."]
+    lines = [
+        f"Of pools of {found.pool:,} images, one a day, the trigger notices a new class from "
+        f"{found.one_pool:.1%} of a pool on at once, from {found.ten_pools:.1%} on within ten "
+        "pools (nine times in ten, as known classes show when they are left out)."
+    ]
+    if found.one_pool > POOR:
+        lines.append(
+            "That is little; "
+            + (
+                f"with about {found.references:,} labelled images of each class a tenth of a pool "
+                "would be noticed."
+                if found.references is not None
+                else "label more images of each class, or let pools grow larger (pools.size)."
+            )
+        )
+    return lines
 
 
 def describe(fitted: Fitted) -> str:
@@ -58,6 +84,7 @@ def describe(fitted: Fitted) -> str:
         f"T_inner {fitted.t_inner:.4g}, from {fitted.calibrated_on:,} images, each judged without "
         f"its own help; {fitted.exceedance:.1%} of them exceed it."
     )
+    lines += _could_see(fitted)
     if fitted.rejected:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in fitted.rejected.items())
         lines.append(f"Rejected: {reasons}.")

@@ -26,7 +26,8 @@ from monitor.jobs.parts import (
 from monitor.jobs.progress import Progress, Report, silent
 from monitor.novelty.detector import Detector
 from monitor.novelty.errors import MissingLabels
-from monitor.store import Store
+from monitor.novelty.sensitivity import Sensitivity, sensitivity
+from monitor.store import Store, Transaction
 from monitor.store.exemplars import Exemplar, keep_exemplars
 from monitor.store.publish import NewClass, Update, commit_version
 from monitor.store.rows import Version
@@ -67,6 +68,8 @@ class Fitted:
     backbone: str
     precision: str
     seconds: float
+    sensitivity: Sensitivity | None = None
+    """What the trigger would notice; None where too few classes are known to judge by."""
 
     def to_dict(self) -> dict[str, Any]:
         from dataclasses import asdict
@@ -110,6 +113,14 @@ def fit(
         version, is_new = _publish(store, detector)
         if is_new:
             _keep_pictures(store, detector, gallery)
+        could_see = sensitivity(
+            detector,
+            config.pools.size,
+            false_rounds_per_month=config.pools.false_rounds_per_month,
+            seed=config.fit.seed,
+        )
+        with store.transaction() as tx:
+            keep_sensitivity(tx, version.number, could_see)
     return Fitted(
         version=version.number,
         is_new=is_new,
@@ -122,6 +133,14 @@ def fit(
         backbone=detector.fingerprint.backbone,
         precision=detector.fingerprint.precision,
         seconds=time.monotonic() - began,
+        sensitivity=could_see,
+    )
+
+
+def keep_sensitivity(tx: Transaction, version: int, found: Sensitivity | None) -> None:
+    """For `conclad status` and the dashboard."""
+    tx.notes.set(
+        "sensitivity", "latest", {"version": version, **(found.to_dict() if found else {})}
     )
 
 

@@ -84,7 +84,8 @@ class Means:
         """Of all means; a single one has no direction seen from itself, so it keeps its own."""
         if len(self.places) == 1:
             return np.zeros(self.places.shape[1], dtype=np.float32)
-        return self.places.mean(axis=0, dtype=np.float64).astype(np.float32)
+        middle: Floats = self.places.mean(axis=0, dtype=np.float64).astype(np.float32)
+        return middle
 
     def home(self, references: References) -> Ints:
         """The mode of its own class that each reference lies nearest to."""

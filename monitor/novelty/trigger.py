@@ -149,7 +149,7 @@ class Watch:
             row = (*self.past.get(source, ()), strength)
             over = [(k, part) for k, part in _WINDOWS.items() if len(row) >= k]
             least = min(
-                _chance(_together(row[-k:], beside) - self.habits.get(source, 0.0)) / part
+                _chance(together(row[-k:], beside) - self.habits.get(source, 0.0)) / part
                 for k, part in over
             )
             chances[source] = min(least / parts[source], 1.0)
@@ -215,12 +215,12 @@ class Watch:
         )
 
 
-def _together(strengths: tuple[float, ...], beside: float) -> float:
+def together(strengths: tuple[float, ...], beside: float) -> float:
     """Several pools as one: their noise is partly the same, that of the references.
 
-    >>> _together((2.0,), 0.5)
+    >>> together((2.0,), 0.5)
     2.0
-    >>> 2.0 < _together((2.0, 2.0), 0.5) < 2.0 * 2**0.5
+    >>> 2.0 < together((2.0, 2.0), 0.5) < 2.0 * 2**0.5
     True
     """
     count = len(strengths)
@@ -232,11 +232,11 @@ def _chance(strength: float) -> float:
     return float(norm.sf((strength - _OFFSET) / _STRETCH))
 
 
-def threshold(level: float) -> float:
-    """The strength that one look at a whole pool needs at this level.
+def threshold(level: float, pools: int = 1) -> float:
+    """The strength that so many pools together need at this level, if all are of one source.
 
     >>> 2 < threshold(1 / 30) < threshold(1 / 1000) < 6
     True
     """
-    part = _WINDOWS[1]
+    part = _WINDOWS[max(window for window in _WINDOWS if window <= pools)]
     return float(_OFFSET + _STRETCH * norm.isf(min(level * part, 0.5)))

@@ -1,0 +1,116 @@
+"""What a detector could see: the smallest share of a pool that the trigger would notice.
+
+Nobody knows what will be new, but every known class was new once. So each is left out in turn: a
+detector of the others, fitted on half of their references, looks at pools of the other half among
+which a few images of the missing class are hidden. How strongly they show, per image and per root
+of the number of images, is what is carried over to the pools and references at hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from monitor.novelty.detector import Detector
+from monitor.novelty.pool_look import EVERYWHERE, look
+from monitor.novelty.trigger import MONTH, threshold, together
+
+# Classes that are left out at most, and the shares in which they are hidden.
+_CLASSES, _SHARES = 6, (0.05, 0.1, 0.2)
+# Of what the classes showed, the part that is exceeded in nine of ten cases.
+_CERTAINTY = 0.9
+# Images of a class, and images hidden, with fewer of which nothing can be said.
+_LEAST, _LEAST_HIDDEN = 12, 3
+# References of a class that take part: the gain settles long before, and time is short.
+_MOST = 200
+# A share that nobody would want to miss in one pool: `fit` says what would mend it.
+POOR = 0.2
+_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """The smallest shares noticed with 90% certainty, in one pool and in ten, by the trigger.
+
+    ``references`` is how many references of each class would let a tenth of a pool be noticed,
+    where that is a matter of references; None where it is so already, or larger pools are needed.
+    """
+
+    pool: int
+    one_pool: float
+    ten_pools: float
+    references: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def sensitivity(
+    detector: Detector, pool: int, *, false_rounds_per_month: float = 1.0, seed: int = 0
+) -> Sensitivity | None:
+    """For pools of so many images, one a day; None with fewer than three classes to judge by.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.concatenate([rng.normal(m, 1, size=(60, 24)) for m in np.eye(4, 24) * 12])
+    >>> found = sensitivity(Detector.fit(x, sorted("abcd" * 60)), 300)
+    >>> found is not None and 0 < found.ten_pools <= found.one_pool <= 1
+    True
+    """
+    gains = _gains(detector, seed)
+    if not len(gains):
+        return None
+    gain = max(float(np.quantile(gains, 1 - _CERTAINTY)), 1e-6)
+    have = len(detector.judged.rows)
+    level = false_rounds_per_month * _DAY / MONTH
+    one = threshold(level) / (gain * _root(pool, have))
+    beside = pool / (pool + have)
+    ten = threshold(level, 10) / together((1.0,) * 10, beside) / (gain * _root(pool, have))
+    return Sensitivity(
+        pool,
+        round(min(one, 1.0), 4),
+        round(min(ten, one, 1.0), 4),
+        _mending(gain, pool, threshold(level), len(detector.classes)) if one > POOR else None,
+    )
+
+
+def _root(images: int, references: int) -> float:
+    """Two samples are compared as well as one of this size is with something certain."""
+    return float(np.sqrt(images * references / max(images + references, 1)))
+
+
+def _gains(detector: Detector, seed: int) -> np.ndarray:
+    """Strength per share and root of images, for classes left out in turn."""
+    rng = np.random.default_rng(seed)
+    usable = [c for c in detector.classes if len(c.references) >= _LEAST]
+    gains = []
+    for missing in usable[:_CLASSES] if len(usable) > 2 else []:
+        others = [c for c in usable if c is not missing]
+        halves = {c.name: rng.permutation(len(c.references))[:_MOST] for c in others}
+        fitted = [(c.name, c.references[halves[c.name][::2]]) for c in others]
+        seen = np.concatenate([c.references[halves[c.name][1::2]] for c in others])
+        half = Detector.fit(
+            np.concatenate([features for _, features in fitted]),
+            [name for name, features in fitted for _ in features],
+            settings=detector.settings.replace(least=2),
+            seed=seed,
+        )
+        for share in _SHARES:
+            hidden = round(share / (1 - share) * len(seen))
+            if not _LEAST_HIDDEN <= hidden <= len(missing.references):
+                continue
+            new = missing.references[rng.permutation(len(missing.references))[:hidden]]
+            pool = np.concatenate([seen, new])
+            strength = look(half, pool, seed=seed).strength[EVERYWHERE]
+            root = _root(len(pool), len(half.judged.rows))
+            gains.append(strength / (hidden / len(pool) * root))
+    return np.asarray(gains)
+
+
+def _mending(gain: float, pool: int, needed: float, classes: int) -> int | None:
+    """References of each class with which a tenth of a pool would be noticed."""
+    squared = (needed / (gain * POOR / 2)) ** 2
+    if squared >= pool:
+        return None
+    return int(np.ceil(squared * pool / (pool - squared) / classes))
