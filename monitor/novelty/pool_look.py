@@ -100,11 +100,12 @@ def look(
     strength = _strengths(weight[:, None] * np.maximum(more, 0.0), deals, named, rng)
     score = smooth + settings.alone * more[:, 0]
     score = score / max(float(score[~came].std()), _TINY)
-    score = score + _discriminant(everyone, score, came, nearest, settings, rng)
+    if settings.sharpen:
+        score = score + _discriminant(everyone, score, came, nearest, settings, rng)
     return PoolLook(
         score=score[came].astype(np.float32),
         p_known=_p_known(score, came, nearest),
-        novel=score[came] > np.quantile(score[~came], 1 - settings.false_novel),
+        novel=score[came] > np.quantile(score[~came], 1 - settings.false_novel_pool),
         nearest=scored.nearest,
         strength=strength,
         references=int((~came).sum()),

@@ -37,7 +37,7 @@ class Settings:
     references_most: int = 400  # such samples kept per class, so that memory stays bounded
     # The verdict on a single sample.
     score: Score = "opinions"  # the mean of several standardised opinions; or FRE alone
-    false_novel: float = 0.05  # share of known samples that the verdict may call novel
+    false_novel: float = 0.06  # share of references above T_inner; of fresh known samples about 5%
     deviations: float = 2.0  # by FRE alone, T_inner is the mean plus so many standard deviations
     own_scale: int = 100  # samples of a class at which its own scale weighs as much as that of all
     # The inner loop.
@@ -70,6 +70,8 @@ class Settings:
     parts: int = 5  # in which samples take turns, so that nobody vouches for themselves
     permutations: int = 100  # of who came with the feed; the tail is normal, so few are enough
     alone: float = 0.5  # weight of "the feed brings more of this" beside "this looks unusual"
+    sharpen: bool = True  # a discriminant between what seems new and known joins the pool's score
+    false_novel_pool: float = 0.045  # share of references above its border; of the pool about 5%
 
     def __post_init__(self) -> None:
         for name, values in (("labeller", Labeller), ("query", Query), ("score", Score)):
@@ -124,6 +126,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("folds", 0, 10**6),
     ("references_most", 2, 10**9),
     ("false_novel", 1e-6, 0.5),
+    ("false_novel_pool", 1e-6, 0.5),
     ("deviations", 0.0, 100.0),
     ("own_scale", 0, 10**9),
     ("first_share", 0.01, 1.0),

@@ -51,7 +51,7 @@ def test_t_inner_comes_from_samples_that_no_subspace_has_seen(world: World) -> N
     # What was measured without a sample's help is what fresh samples have.
     fresh = np.concatenate([world.draw(c, 400) for c in range(3)])
     assert detector.score(fresh).novel.mean() == pytest.approx(0.05, abs=0.03)
-    assert detector.calibration.exceedance == pytest.approx(0.05, abs=0.01)
+    assert detector.calibration.exceedance == pytest.approx(0.06, abs=0.01)
 
 
 def test_the_paper_holds_a_tenth_out(world: World) -> None:
