@@ -85,6 +85,7 @@ def combined(sources: Collection[Source], name: str) -> Source:
         ratios=_sum(source.ratios for source in sources),
         ratio_sum=sum(source.ratio_sum for source in sources),
         queries_open=sum(source.queries_open for source in sources),
+        queries_suspected=sum(source.queries_suspected for source in sources),
         oldest_query_at=min(oldest, default=None),
         drift=_strongest(drifts),
     )

@@ -220,6 +220,13 @@ def _by_source(sources: Sequence[Source], now: datetime) -> Iterator[Family]:
         {(s.name,): s.queries_open for s in sources},
     )
     yield gauge(
+        "queries_suspected",
+        "Open questions about pools that hold more than chance explains; the few that a quiet feed "
+        "asks (labels.trickle_per_week) are not among them.",
+        ("source",),
+        {(s.name,): s.queries_suspected for s in sources},
+    )
+    yield gauge(
         "queries_oldest_age_seconds",
         "How long the oldest open question of a source has been waiting; 0 when none is open.",
         ("source",),

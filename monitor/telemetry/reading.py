@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -183,6 +183,8 @@ class _Seen:
     labels: Labels
     counters: Sequence[Count]
     open_queries: Sequence[Query]
+    probed: Collection[int]
+    """Quiet pools about which a few questions are out, with nothing new among the answers."""
     discoveries: Sequence[Event]
     sources: Mapping[str, Any]
     drift: Mapping[str, Any]
@@ -213,6 +215,7 @@ def _look(tx: Transaction) -> _Seen:
         ),
         counters=counters,
         open_queries=list(_open_queries(tx)),
+        probed={p.id for p in asked_about if p.evidence.get("probe") and p.round == 0},
         discoveries=tx.events.latest(kinds=[DISCOVERED], limit=DISCOVERIES_SHOWN),
         sources=tx.notes.all(SOURCE_ROOM),
         drift=tx.notes.all(DRIFT_ROOM),
@@ -260,8 +263,10 @@ def _sources(seen: _Seen) -> Iterator[Source]:
         if count.source or count.name in (IMAGES, REJECTIONS):
             counts[count.source][count.name][count.label] = count.value
     waiting: dict[str, list[datetime]] = defaultdict(list)
+    suspected: Counter[str] = Counter()
     for query in seen.open_queries:
         waiting[query.source_id].append(query.opened_at)
+        suspected[query.source_id] += query.pool_id not in seen.probed
     for name in sorted({*counts, *waiting}):
         found = counts[name]
         note = _mapping(seen.sources.get(name))
@@ -274,6 +279,7 @@ def _sources(seen: _Seen) -> Iterator[Source]:
             ratios=found["score_ratio"],
             ratio_sum=sum(found["score_ratio_sum"].values()),
             queries_open=len(waiting[name]),
+            queries_suspected=suspected[name],
             oldest_query_at=min(waiting[name], default=None),
             last_captured_at=_moment(note.get("last_captured_at")),
             last_commit_at=_moment(note.get("last_commit_at")),

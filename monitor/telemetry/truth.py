@@ -93,6 +93,8 @@ class Source:
     ratios: Mapping[str, float] = field(default_factory=dict)
     ratio_sum: float = 0.0
     queries_open: int = 0
+    queries_suspected: int = 0
+    """Of them, those about pools that are no mere probe of a quiet feed."""
     oldest_query_at: datetime | None = None
     last_captured_at: datetime | None = None
     last_commit_at: datetime | None = None

@@ -158,7 +158,13 @@ def note_source(
 
 
 def ask(
-    store: Store, source: str = "cam-1", *, count: int = 4, budget: int = 10, version: int = 1
+    store: Store,
+    source: str = "cam-1",
+    *,
+    count: int = 4,
+    budget: int = 10,
+    version: int = 1,
+    probe: int = 0,
 ) -> list[Query]:
     """Fill a pool, close it, and open a round of questions about it."""
     path = f"feed/{source}/{next(_numbers):06d}.parquet"
@@ -170,10 +176,13 @@ def ask(
     commit_batch(store, replace(asked, counts=score_counts(source, ratios)))
     with store.transaction() as tx:
         tx.pools.move(pool.id, PoolState.CLOSED)
-        tx.pools.begin_asking(pool.id, budget=budget, detector_version=version)
-        tx.events.append("pool.triggered", {"pool": pool.id}, source=source)
+        tx.pools.begin_asking(
+            pool.id, budget=budget, detector_version=version, evidence={"probe": probe}
+        )
+        kind = "pool.probed" if probe else "pool.triggered"
+        tx.events.append(kind, {"pool": pool.id}, source=source)
         samples = [sample(batch.id, row, source_id=source, file=path) for row in range(count)]
-        opened = tx.queries.open(pool.id, 1, samples)
+        opened = tx.queries.open(pool.id, 0 if probe else 1, samples)
         tx.pools.move(pool.id, PoolState.WAITING)
         tx.counters.add([Count("labels_spent", "", "", count)])
         payload = {"pool": pool.id, "round": 1, "count": count, "open": tx.queries.count_open()}

@@ -67,6 +67,7 @@ def test_a_whole_life_in_figures(store: Store, clock: Clock, scrape: Callable[[]
         ("inner_loops_total", (("outcome", "discovered"),)): 1,
         ("inner_loops_total", (("outcome", "held"),)): 0,
         ("queries_open", (("source", "cam-1"),)): 3,
+        ("queries_suspected", (("source", "cam-1"),)): 3,
         ("queries_oldest_age_seconds", (("source", "cam-1"),)): 90,
         ("queries_oldest_age_seconds", (("source", "cam-2"),)): 0,
         ("answers_total", (("kind", "new_class"), ("outcome", "accepted"))): 4,

@@ -105,6 +105,16 @@ def test_notes_of_another_make_do_no_harm(store: Store) -> None:
     assert source.drift is None
 
 
+def test_questions_of_a_quiet_feed_are_open_but_nothing_is_suspected(store: Store) -> None:
+    feeding.fit(store)
+    feeding.ask(store, "cam-1", count=3, probe=3)
+    feeding.ask(store, "cam-2", count=4)
+    found = {
+        s.name: (s.queries_open, s.queries_suspected) for s in TruthReader(store).read().sources
+    }
+    assert found == {"cam-1": (3, 0), "cam-2": (4, 4)}
+
+
 def test_all_open_questions_count_however_many_pages_they_fill(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
