@@ -30,10 +30,6 @@ BUDGET = 0.03
 questions are needed to meet a class at all."""
 
 
-FALSE_ALARMS = 50.0
-"""Pools between two; the demo has eight, and small ones, so it need not be surer than that."""
-
-
 @dataclass(frozen=True, slots=True)
 class DemoFolder:
     """Where everything lies.
@@ -112,7 +108,7 @@ class DemoFolder:
             "state": {"dir": str(self.state.resolve())},
             "fit": {"seed": seed},
             "run": {"seed": seed},
-            "pools": {"size": story.images // POOLS, "false_alarms": FALSE_ALARMS},
+            "pools": {"size": story.images // POOLS},
             "labels": {"budget": BUDGET, "least": 4},
             "desk": {"port": free_port(defaults.desk.port)},
             "metrics": {"port": free_port(defaults.metrics.port)},

@@ -30,6 +30,8 @@ LEAST_IMAGES = 60
 """A class with fewer would be half learnt."""
 MOST_IMAGES = 700
 """As many of a class as the story can show; more are not kept in memory."""
+LEARNT = 60
+"""Labelled images of each known class at the beginning: an afternoon's work for one person."""
 
 
 class Pictures(Protocol):
@@ -62,8 +64,7 @@ class Drawn:
 
     @property
     def training(self) -> int:
-        # Enough for these; each costs as much to draw as to embed.
-        return 100
+        return LEARNT
 
     def of(self, label: str, number: int, *, dirty: bool = False) -> bytes:
         pixels = render(label, (self.seed, number))
@@ -87,10 +88,8 @@ class Collected:
 
     @property
     def training(self) -> int:
-        # A tenth is held out, and what held-out images look like is all that the trigger has to
-        # go by: with a few dozen of them it asks late, with a hundred in the right pool.
         # No more than half of the smallest, so that the feed has others to show.
-        return min(200, min(len(images) for images in self.images.values()) // 2)
+        return min(LEARNT, min(len(images) for images in self.images.values()) // 2)
 
     def of(self, label: str, number: int, *, dirty: bool = False) -> bytes:
         images, learnt = self.images[label], self.training

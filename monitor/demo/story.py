@@ -101,7 +101,7 @@ class Story:
 
     @classmethod
     def of(
-        cls, labels: Sequence[str], *, days: int = 24, per_day: int = 40, training: int = 100
+        cls, labels: Sequence[str], *, days: int = 24, per_day: int = 40, training: int = 60
     ) -> Story:
         """The first labels are known from the beginning, the last ones arrive one by one."""
         if len(set(labels)) < LEAST_CLASSES:
