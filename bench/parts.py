@@ -1,7 +1,7 @@
 """What each part of the eye is worth: one switched off at a time, on labelled features.
 
-``python -m bench.parts --features F.npz`` draws pools with a tenth of a new class, and clean ones, and
-shows AUROC and recall of single images, of the closed pool, and how strongly the pool shows.
+``python -m bench.parts --features F.npz`` draws pools with a tenth of a new class, and clean ones,
+and shows AUROC and recall of single images, of the closed pool, and how strongly the pool shows.
 """
 
 from __future__ import annotations
