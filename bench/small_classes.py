@@ -35,8 +35,8 @@ def right(x: Floats, y: np.ndarray, counts: tuple[int, int], seed: int) -> np.nd
     seen, new = np.concatenate(fit), np.concatenate(asked)
     is_small = np.isin(y[new], names[1::2])
     found = []
-    for nearest in ("resemblance", "fre"):
-        settings = Settings.preset("robust").replace(nearest=nearest)
+    for score in ("opinions", "fre"):
+        settings = Settings.preset("robust").replace(score=score)
         detector = Detector.fit(x[seen], [str(v) for v in y[seen]], settings=settings, seed=seed)
         said = np.array([known.name for known in detector.classes])[detector.score(x[new]).nearest]
         found.append([(said == y[new])[half].mean() for half in (~is_small, is_small)])

@@ -59,9 +59,15 @@ def _detector(truth: Truth) -> Iterator[Family]:
     )
     yield gauge(
         "calibrated_exceedance_ratio",
-        "Share of held-out known images above T_inner: what a feed with nothing new shows.",
+        "Share of known images above T_inner by fits without them: what a quiet feed shows.",
         (),
         {} if used is None or used.exceedance is None else {(): used.exceedance},
+    )
+    yield gauge(
+        "noticeable_share_ratio",
+        "Smallest share of a pool that the trigger notices nine times in ten, in so many pools.",
+        ("pools",),
+        {} if used is None else {(str(n),): share for n, share in used.noticeable.items()},
     )
 
 

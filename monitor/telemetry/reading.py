@@ -136,6 +136,11 @@ class TruthReader:
             backbone=fingerprint.get("backbone"),
             precision=fingerprint.get("precision"),
             adapted={(id_, names.get(id_, id_)): share for id_, share in adapted.items()},
+            noticeable={
+                pools: seen.sensitivity[key]
+                for pools, key in ((1, "one_pool"), (10, "ten_pools"))
+                if key in seen.sensitivity
+            },
         )
 
     def _meta_of(self, version: Version) -> Mapping[str, Any] | None:
@@ -189,6 +194,7 @@ class _Seen:
     sources: Mapping[str, Any]
     drift: Mapping[str, Any]
     webhooks: Mapping[str, Any]
+    sensitivity: Mapping[str, Any]
 
 
 def _look(tx: Transaction) -> _Seen:
@@ -197,6 +203,7 @@ def _look(tx: Transaction) -> _Seen:
     counters = tx.counters.all()
     return _Seen(
         now=tx.now,
+        sensitivity=_mapping(tx.notes.get("sensitivity", "latest")),
         coordinator=coordinator,
         versions=tx.versions.all(),
         publications=tx.versions.publications(),

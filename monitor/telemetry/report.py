@@ -46,6 +46,7 @@ def to_dict(truth: Truth) -> dict[str, Any]:
             "precision": detector.precision,
             "held_versions": list(truth.held),
             "adapted": {id_: share for (id_, _), share in detector.adapted.items()},
+            "noticeable": {str(pools): share for pools, share in detector.noticeable.items()},
         },
         "files": {
             **{state.value: truth.files.get(state, 0) for state in FileState},
@@ -156,9 +157,16 @@ def _detector_line(detector: InUse | None, held: Sequence[int]) -> str:
             f"T_inner {detector.t_inner:.4g}, exceeded by {detector.exceedance:.1%} of known images"
         )
     waiting = f"; held for an operator: {', '.join(map(str, held))}" if held else ""
+    seen = ""
+    if detector.noticeable:
+        one, ten = detector.noticeable[1], detector.noticeable[10]
+        seen = (
+            f"\nThe trigger notices a new class from {one:.1%} of a pool on at once, from "
+            f"{ten:.1%} on within ten pools (estimated when it was fitted)."
+        )
     return (
         f"Detector version {detector.version}: {detector.known} classes, "
-        f"{detector.discovered} of them discovered; {threshold}{waiting}."
+        f"{detector.discovered} of them discovered; {threshold}{waiting}.{seen}"
     )
 
 
@@ -189,6 +197,16 @@ def _questions(truth: Truth) -> Iterator[str]:
         f"Questions open: {truth.queries_open}{waited}; asked so far: {labels.spent}"
         f"{budget if labels.budget else ''}{week}."
     )
+    known, new = (int(truth.total("false_novel", said)) for said in ("known", "new"))
+    if known + new:
+        # Imported only now: it brings a library that takes a while to load.
+        from monitor.novelty.rates import rate_interval
+
+        low, high = rate_interval(known, known + new)
+        yield (
+            f"Of {known + new} images above T_inner that people named, {known} were of a known "
+            f"class: {low:.0%} to {high:.0%} of such images, with 95% certainty at any time."
+        )
 
 
 def _drift(truth: Truth) -> Iterator[str]:

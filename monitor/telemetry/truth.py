@@ -49,7 +49,8 @@ class InUse:
     """The detector that judges now. ``t_inner`` is missing only when its files cannot be read.
 
     ``adapted`` is, by id and name of each class that has followed a drift, how far it has: a share
-    of what it may, so that at 1 it follows no further.
+    of what it may, so that at 1 it follows no further. ``noticeable`` is the smallest share of a
+    pool that the trigger would notice, by the number of pools that it takes.
     """
 
     version: int
@@ -62,6 +63,7 @@ class InUse:
     backbone: str | None = None
     precision: str | None = None
     adapted: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    noticeable: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,16 @@ def _now() -> tuple[Panel, ...]:
             unit="percentunit",
         ),
         Panel(
+            "Share that would be noticed",
+            "stat",
+            "Smallest share of a pool that the trigger notices nine times in ten, in one pool and "
+            "within ten, estimated at fit by leaving known classes out.",
+            [Query("max by (pools) (conclad_noticeable_share_ratio)", "{{pools}} pools")],
+            width=4,
+            height=4,
+            unit="percentunit",
+        ),
+        Panel(
             "Called known by people",
             "stat",
             "Of the samples above T_inner that people were asked about, the share they called a "
