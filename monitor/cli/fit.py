@@ -51,7 +51,7 @@ def _could_see(fitted: Fitted) -> list[str]:
     lines = [
         f"Of pools of {found.pool:,} images, one a day, the trigger notices a new class from "
         f"{found.one_pool:.1%} of a pool on at once, from {found.ten_pools:.1%} on within ten "
-        "pools (nine times in ten, as known classes show when they are left out)."
+        "pools (nine times in ten, if it is as unlike the others as known classes are)."
     ]
     if found.one_pool > POOR:
         lines.append(

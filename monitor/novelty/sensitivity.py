@@ -2,8 +2,9 @@
 
 Nobody knows what will be new, but every known class was new once. So each is left out in turn: a
 detector of the others, fitted on half of their references, looks at pools of the other half among
-which a few images of the missing class are hidden. How strongly they show, per image and per root
-of the number of images, is what is carried over to the pools and references at hand.
+which a few images of the missing class are hidden. How strongly they show, per share and per root
+of the number of images, is carried over to the pools and references at hand, for a class that is as
+unlike the others as known classes are in the middle.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from monitor.novelty.trigger import MONTH, threshold, together
 
 # Classes that are left out at most, and the shares in which they are hidden.
 _CLASSES, _SHARES = 6, (0.05, 0.1, 0.2)
-# Of what the classes showed, the part that is exceeded in nine of ten cases.
-_CERTAINTY = 0.9
+# Deviations of chance that a strength is above its mean in all but one of ten pools.
+_CERTAINTY = 1.28
 # Images of a class, and images hidden, with fewer of which nothing can be said.
 _LEAST, _LEAST_HIDDEN = 12, 3
 # References of a class that take part: the gain settles long before, and time is short.
@@ -61,17 +62,19 @@ def sensitivity(
     gains = _gains(detector, seed)
     if not len(gains):
         return None
-    gain = max(float(np.quantile(gains, 1 - _CERTAINTY)), 1e-6)
+    gain = max(float(np.median(gains)), 1e-6)
     have = len(detector.judged.rows)
     level = false_rounds_per_month * _DAY / MONTH
-    one = threshold(level) / (gain * _root(pool, have))
-    beside = pool / (pool + have)
-    ten = threshold(level, 10) / together((1.0,) * 10, beside) / (gain * _root(pool, have))
+    one = (threshold(level) + _CERTAINTY) / (gain * _root(pool, have))
+    apart = together((1.0,) * 10, pool / (pool + have))
+    ten = (threshold(level, 10) + _CERTAINTY) / apart / (gain * _root(pool, have))
     return Sensitivity(
         pool,
         round(min(one, 1.0), 4),
         round(min(ten, one, 1.0), 4),
-        _mending(gain, pool, threshold(level), len(detector.classes)) if one > POOR else None,
+        _mending(gain, pool, threshold(level) + _CERTAINTY, len(detector.classes))
+        if one > POOR
+        else None,
     )
 
 
@@ -81,7 +84,7 @@ def _root(images: int, references: int) -> float:
 
 
 def _gains(detector: Detector, seed: int) -> np.ndarray:
-    """Strength per share and root of images, for classes left out in turn."""
+    """Strength per share and root of images, one for each class that is left out."""
     rng = np.random.default_rng(seed)
     usable = [c for c in detector.classes if len(c.references) >= _LEAST]
     gains = []
@@ -96,6 +99,7 @@ def _gains(detector: Detector, seed: int) -> np.ndarray:
             settings=detector.settings.replace(least=2),
             seed=seed,
         )
+        shown: list[tuple[float, float]] = []
         for share in _SHARES:
             hidden = round(share / (1 - share) * len(seen))
             if not _LEAST_HIDDEN <= hidden <= len(missing.references):
@@ -104,7 +108,11 @@ def _gains(detector: Detector, seed: int) -> np.ndarray:
             pool = np.concatenate([seen, new])
             strength = look(half, pool, seed=seed).strength[EVERYWHERE]
             root = _root(len(pool), len(half.judged.rows))
-            gains.append(strength / (hidden / len(pool) * root))
+            shown.append((hidden / len(pool) * root, strength))
+        if shown:
+            # A line through zero: small shares, which are mostly noise, count little.
+            reach, found = np.array(shown).T
+            gains.append(float(reach @ found / (reach @ reach)))
     return np.asarray(gains)
 
 
