@@ -112,7 +112,9 @@ def test_the_secrets_are_made_once_and_can_be_read_by_every_container(tmp_path: 
 
 
 def test_make_knows_the_secrets() -> None:
-    shown = subprocess.run(["make", "-n", "secrets"], cwd=ROOT, capture_output=True, text=True)
+    # The tests themselves may run under make, which then says where it enters.
+    command = ["make", "--no-print-directory", "-n", "secrets"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert shown.stdout == "deploy/make-secrets\n"
 
 

@@ -28,8 +28,11 @@ _numbers = itertools.count(1)
 
 
 def fit(store: Store) -> Version:
-    """The first detector, of two classes."""
+    """The first detector, of two classes, and what it could see."""
     detector = small_detector()
+    with store.transaction() as tx:
+        seen = {"version": 1, "pool": 2000, "one_pool": 0.06, "ten_pools": 0.05}
+        tx.notes.set("sensitivity", "latest", seen)
     return publish(
         store,
         Update(
