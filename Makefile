@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@# Of nineteen thousand modules few are ever imported; those are compiled when they are.
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile \
-	  --constraint constraints.txt --editable '.[dev,geo,openvino,postgres,video]'
+	  --constraint constraints.txt --editable '.[dev,geo,oidc,openvino,postgres,video]'
 	@touch $@
 
 system:  ## Install the Debian packages that some tests need, or say which are missing

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from actors.embedder import EngineFactory
+
 from monitor.config import Config
-from monitor.jobs.fit import fit
-from monitor.jobs.parts import open_engine_of
+from monitor.jobs.fit_detector import fit
+from monitor.jobs.from_config import open_engine_of
 from monitor.store import Store, Transaction
 from tests.actors.driving import driver
 from tests.actors.nodes import Nodes

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from monitor.demo.scenes import SCENES, jpeg, render
+from monitor.demo.scenes.catalog import SCENES, jpeg, render
 
 #: As many classes as the sets that figures are usually made with.
 CLASSES = 10

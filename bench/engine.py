@@ -35,9 +35,9 @@ import numpy as np
 from PIL import Image
 
 if TYPE_CHECKING:
+    from monitor.backbones.engine import Engine
     from monitor.config import Config
-    from monitor.feed.engine import Engine
-    from monitor.jobs.progress import Progress
+    from monitor.jobs.progress import JobProgress
 
 PLAIN_BATCHES = (1, 32)
 PLAIN_IMAGES = 128
@@ -74,8 +74,8 @@ def plain_loop(backbone: str, images: Sequence[bytes]) -> dict[int, Callable[[],
     import torch
     from timm.data.transforms_factory import create_transform
 
-    from monitor.feed.backbone import load_backbone
-    from monitor.feed.spec import BackboneSpec
+    from monitor.backbones.backbone import load_backbone
+    from monitor.backbones.backbone_spec import BackboneSpec
 
     loaded = load_backbone(BackboneSpec.parse(backbone))
     recipe = loaded.preprocessing
@@ -153,8 +153,8 @@ def our_turns(
     engine: Engine, config: Config, images: Sequence[bytes], folder: Path
 ) -> dict[str, Turn]:
     """The engine on prepared images, with decoding, and all of `conclad score`."""
-    from monitor.feed.embedding import embed_images
-    from monitor.feed.images import Decoded, decode
+    from monitor.backbones.embed_images import embed_images
+    from monitor.images.decode import Decoded, decode
 
     recipe = engine.backbone.preprocessing
     decoded = [decode(image, min_side=recipe.decode_side) for image in images]
@@ -169,11 +169,11 @@ def our_turns(
 
 def score_turn(config: Config, feed: Path, folder: Path) -> Timing:
     """From the last step of planning to the last verdict; the backbone is loaded before."""
-    from monitor.jobs.score import score
+    from monitor.jobs.score_files import score
 
     marks: dict[str, Timing] = {}
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: JobProgress) -> None:
         marks[progress.stage] = now()
 
     with tempfile.TemporaryDirectory(dir=folder) as out:
@@ -201,7 +201,7 @@ def write_feed(path: Path, images: Sequence[bytes], labels: Sequence[str]) -> Pa
 def fitted(args: argparse.Namespace, images: Sequence[bytes], folder: Path) -> Config:
     """A state that knows ten made-up classes of these images; how well does not matter here."""
     from monitor.config import load
-    from monitor.jobs.fit import fit
+    from monitor.jobs.fit_detector import fit
 
     settings = {
         "backbone.name": args.backbone,
@@ -248,7 +248,7 @@ def arguments() -> argparse.Namespace:
 
 
 def warn_of_neighbours() -> None:
-    from monitor.feed.engine import available_threads
+    from monitor.backbones.engine import available_threads
 
     load, threads = os.getloadavg()[0], available_threads()
     # Our own work accounts for as many as there are threads.
@@ -263,7 +263,7 @@ def main() -> None:
     if args.serve_plain:
         serve_plain(args)
         return
-    from monitor.jobs.parts import open_engine_of
+    from monitor.jobs.from_config import open_engine_of
 
     images = encoded_images(args.data, args.frame, args.images)
     with tempfile.TemporaryDirectory() as temporary, plain_turns(len(images)) as turns:

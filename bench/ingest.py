@@ -22,9 +22,9 @@ from statistics import median
 
 import numpy as np
 
-from monitor.ingest.job import ingest
-from monitor.ingest.options import Options
-from monitor.jobs.progress import Progress
+from monitor.ingest.ingest_job import ingest
+from monitor.ingest.ingest_options import Options
+from monitor.jobs.progress import JobProgress
 
 SOURCES = 8
 A_FOLDER = 10_000
@@ -61,7 +61,7 @@ def copied(source: Path, target: Path) -> Took:
 
 
 def ingested(source: Path, target: Path, memory: list[tuple[int, int]]) -> Took:
-    def note(progress: Progress) -> None:
+    def note(progress: JobProgress) -> None:
         if progress.done % 2000 == 0:
             memory.append((progress.done, resident()))
 

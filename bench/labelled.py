@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_digits
 
-from monitor.evaluation.images import load_images
+from monitor.evaluation.embedded_images import load_images
 from monitor.novelty.arrays import Floats
 
 

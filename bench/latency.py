@@ -21,16 +21,16 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import func, select
 
-from actors.run import run
-from actors.telling import Told
+from actors.event_messages import MonitorMessage
+from actors.run_monitor import run
 from bench.standins import blobs, configuration, paced_engine, put_into_use, write_numbered
-from monitor.feed.source import Source
-from monitor.jobs.parts import open_engine_of
+from monitor.feed.feed_storage import Source
+from monitor.jobs.from_config import open_engine_of
 from monitor.novelty.detector import Detector
 from monitor.store import Store
 from monitor.store.ledger import FilePlan
-from monitor.store.rows import FileStat
-from monitor.store.schema import batches, files
+from monitor.store.records import FileStat
+from monitor.store.tables import batches, files
 
 FIRST = 10**6
 
@@ -119,7 +119,7 @@ def lay_down(feed: Path, state: Path, count: int) -> None:
         tx.files.plan_many([FilePlan(file.id, 0, ()) for file in found.new])
 
 
-def _say(told: Told) -> None:
+def _say(told: MonitorMessage) -> None:
     print(told.text, flush=True)
 
 

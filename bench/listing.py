@@ -17,8 +17,8 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from monitor.feed.plan import LOCAL_THREADS, REMOTE_THREADS, Plan, plan_files
-from monitor.feed.source import FeedFile, Source, compare
+from monitor.feed.batch_plan import LOCAL_THREADS, REMOTE_THREADS, Plan, plan_files
+from monitor.feed.feed_storage import FeedFile, Source, compare
 
 T = TypeVar("T")
 

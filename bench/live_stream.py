@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from monitor.store import Store
-from monitor.store.files import current, read_table
+from monitor.store.output_files import current, read_table
 
 _SHARES = (0.10, 0.05)
 

@@ -18,13 +18,13 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from monitor.config.telemetry import Metrics
-from monitor.store import ScoredBatch, Store, commit_batch
-from monitor.store.files import REJECTED, VERDICTS, table
-from monitor.store.rows import Batch, Count, FileStat
+from monitor.config.telemetry_section import Metrics
+from monitor.store import ScoredBatch, Store, commit_batches
+from monitor.store.output_files import REJECTED, VERDICTS, table
+from monitor.store.records import Batch, Count, FileStat
 from monitor.telemetry import exporter as exporter_module
 from monitor.telemetry.exporter import Exporter
-from monitor.telemetry.families import BORDERS
+from monitor.telemetry.metric_families import BORDERS
 
 REASONS = ("truncated", "not an image", "too many pixels")
 IMAGES = 256
@@ -84,7 +84,7 @@ def batches(store: Store, number: int) -> None:
                 (batch,) = tx.files.plan(file.id, IMAGES, [(0, IMAGES)])
             ratios = rng.gamma(4.0, 0.15, IMAGES)
             began = time.perf_counter()
-            commit_batch(store, _scored(batch, name, ratios, counts))
+            commit_batches(store, [_scored(batch, name, ratios, counts)])
             seconds.append(time.perf_counter() - began)
     before, after = statistics.median(plain), statistics.median(counted)
     print(

@@ -14,22 +14,21 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from monitor.evaluation.data import load_features
+from monitor.evaluation.labelled_features import load_features
 from monitor.novelty.detector import Detector
-from monitor.novelty.pool_look import EVERYWHERE, look
-from monitor.novelty.settings import Settings
-from monitor.novelty.trigger import threshold
+from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.trigger.decision import threshold
+from monitor.novelty.trigger.pool_novelty import EVERYWHERE, measure_novelty
 
 PARTS: Mapping[str, dict[str, Any]] = {
     "all of it": {},
-    "S⁰ alone (score: fre)": {"score": "fre"},
+    "S⁰ alone (opinions: false)": {"opinions": False},
     "a tenth held out (folds: 0)": {"folds": 0},
-    "scale of all classes (own_scale: 10⁶)": {"own_scale": 10**6},
-    "no neighbours (smoothing: 0)": {"smoothing": 0.0},
-    "unusual only (alone: 0)": {"alone": 0.0},
-    "no discriminant (sharpen: false)": {"sharpen": False},
-    "10 directions (components: 10)": {"components": 10},
-    "3 neighbours (neighbours: 3)": {"neighbours": 3},
+    "no neighbours (pool.smoothing: 0)": {"pool": {"smoothing": 0.0}},
+    "unusual only (pool.alone: 0)": {"pool": {"alone": 0.0}},
+    "no discriminant (pool.sharpen: false)": {"pool": {"sharpen": False}},
+    "10 directions (pool.components: 10)": {"pool": {"components": 10}},
+    "3 neighbours (graph.neighbours: 3)": {"graph": {"neighbours": 3}},
 }
 
 
@@ -76,9 +75,12 @@ def _draw(
     old, clean = rest[: options.pool - count], rest[options.pool : 2 * options.pool]
     pool = np.concatenate([old, rows[classes[known]][:count]])
     truth = np.arange(len(pool)) >= len(old)
-    settings = Settings().replace(**changes)
+    settings = RobustSettings().replace(**changes)
     detector = Detector.fit(features[fitted], labels[fitted].tolist(), settings=settings, seed=seed)
-    single, closed = detector.score(features[pool]), look(detector, features[pool], seed=seed)
+    single, closed = (
+        detector.score(features[pool]),
+        measure_novelty(detector, features[pool], seed=seed),
+    )
     level = threshold(1 / 30)
     return [
         float(roc_auc_score(truth, single.score)),
@@ -88,7 +90,7 @@ def _draw(
         float(closed.novel[truth].mean()),
         float(closed.novel[~truth].mean()),
         float(closed.strength[EVERYWHERE] > level),
-        float(look(detector, features[clean], seed=seed).strength[EVERYWHERE] > level),
+        float(measure_novelty(detector, features[clean], seed=seed).strength[EVERYWHERE] > level),
     ]
 
 

@@ -19,23 +19,23 @@ from pathlib import Path
 
 import numpy as np
 
-from actors.run import run
+from actors.run_monitor import run
 from bench.standins import Table, configuration, put_into_use, table_engine, write_numbered
 from monitor.config import Config
-from monitor.evaluation.data import LabelledFeatures, labelled_features, load_features
-from monitor.evaluation.images import load_images
+from monitor.evaluation.embedded_images import load_images
+from monitor.evaluation.labelled_features import LabelledFeatures, labelled_features, load_features
 from monitor.evaluation.methods.conclad import conclad_method
 from monitor.evaluation.oracle import Oracle
 from monitor.evaluation.protocol import Stream, StreamSettings, build_stream, labels_for
 from monitor.novelty.detector import Detector
-from monitor.novelty.settings import Settings
+from monitor.novelty.robust.settings import RobustSettings
 from monitor.store import Store
 
 #: Known classes at first, and new ones in each task, by dataset.
 PLANS = {"eurosat": (4, 2), "cifar100": (5, 5)}
 BUDGET = 0.0125
 #: As in the evaluation: smaller classes than users are allowed.
-SETTINGS = Settings.preset("robust").replace(least=4)
+SETTINGS = RobustSettings(least=4)
 
 Found = list[tuple[frozenset[str], int]]
 """Of each task: the classes that were found, and the labels that it took."""

@@ -19,10 +19,10 @@ from bench.labelled import labelled
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import Update, drive, inner_loop
-from monitor.novelty.settings import Settings
+from monitor.novelty.robust.settings import RobustSettings
 
 # Smaller than what `conclad fit` allows: some datasets have few images per class.
-SETTINGS = Settings.preset("robust").replace(least=4)
+SETTINGS = RobustSettings(least=4)
 # Half of each class fits the detector at the most; the rest is there for pools.
 FIT_SHARE = 0.5
 

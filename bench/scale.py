@@ -15,7 +15,7 @@ import os
 import tempfile
 import time
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,21 +26,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from actors.boxes import Box
 from actors.coordinator import Coordinator
-from actors.crew import ROLES, Done, Role
-from actors.embedder import Header
-from actors.holding import hold, renewing
-from actors.updater import Updater
+from actors.coordinator_lease import acquire_lease, renew_lease
+from actors.detector_refs import DetectorRef
+from actors.worker_pool import Done
 from monitor.config import Config, load
-from monitor.feed.image_stats import STATS
-from monitor.feed.plan import BatchSpec
+from monitor.feed.batch_plan import PlannedBatch
+from monitor.feed.row_parsing import RowIdentity
+from monitor.images.image_stats import STATS
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.pipeline.embedded import EmbeddedBatch, Place
-from monitor.pipeline.judging import LABELS, Judged, judge
+from monitor.pipeline.score_batch import EmbeddedBatch
+from monitor.pipeline.worker_tasks import (
+    ROLES,
+    EmbedBatch,
+    InspectPool,
+    Role,
+    ScoreBatch,
+    Task,
+    UpdaterTools,
+)
 from monitor.store import NewClass, Store, Update, commit_version, compact, recover
-from monitor.store.rows import Count
+from monitor.store.records import Count
+from monitor.store.score_histogram import LABELS
 from monitor.store.states import ClassOrigin
 
 ROWS = 8
@@ -50,12 +58,12 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class StandIns:
-    """A crew whose work takes no time that matters; what it takes is counted apart."""
+    """Workers whose work takes no time that matters; what it takes is counted apart."""
 
     def __init__(self, detector: Detector, features: np.ndarray, sources: int) -> None:
         self._detector, self._features, self._sources = detector, features, sources
-        self._updater = Updater()
-        self._queue: deque[tuple[Role, Hashable, str, tuple[Any, ...]]] = deque()
+        self._updater = UpdaterTools()
+        self._queue: deque[tuple[Task, tuple[Any, ...]]] = deque()
         self.seconds = self.work = 0.0
         self.batches = 0
 
@@ -66,14 +74,14 @@ class StandIns:
         return 64
 
     def room(self, role: Role) -> int:
-        return self.capacity(role) - sum(waiting[0] == role for waiting in self._queue)
+        return self.capacity(role) - sum(task.role == role for task, _ in self._queue)
 
-    def submit(self, role: Role, key: Hashable, method: str, *arguments: Any) -> None:
-        self._queue.append((role, key, method, arguments))
+    def submit(self, task: Task, detectors: Sequence[DetectorRef] = (), *features: Any) -> None:
+        self._queue.append((task, features))
 
     def wait(self, timeout: float) -> list[Done]:
         began, worked = time.perf_counter(), time.process_time()
-        done = [self._do(*work) for work in self._queue]
+        done = [Done(task, self._do(task, *features)) for task, features in self._queue]
         self._queue.clear()
         if not done:
             time.sleep(min(timeout, 0.01))
@@ -81,36 +89,32 @@ class StandIns:
         self.work += time.process_time() - worked
         return done
 
-    def _do(self, role: Role, key: Hashable, method: str, arguments: tuple[Any, ...]) -> Done:
-        if role == "embedder":
-            batch = self._embed(arguments[0])
+    def _do(self, task: Task, *features: Any) -> Any:
+        if isinstance(task, EmbedBatch):
             self.batches += 1
-            return Done(role, key, (Header(len(batch.places), 0, 0.0), batch))
-        if role == "scorer":
-            return Done(role, key, self._judge(*arguments))
-        # Looks at each pool for drift; the images are known, so nobody is asked.
-        assert (role, method) == ("updater", "look"), f"the {role} shall {method}"
-        return Done(role, key, self._updater.look(*arguments))
+            return 0.0, self._embed(task.planned)
+        if isinstance(task, ScoreBatch):
+            return task.run(None, self._detector, *features)
+        # Inspects each pool for drift; the images are known, so nobody is asked.
+        assert isinstance(task, InspectPool), f"nobody should {task}"
+        return task.run(self._updater, self._detector)
 
-    def _embed(self, spec: BatchSpec) -> EmbeddedBatch:
+    def _embed(self, spec: PlannedBatch) -> EmbeddedBatch:
         file = int(Path(spec.file.path).stem)
-        places = tuple(
-            Place(row, f"{file}-{row}", name_of(file % self._sources), NOON)
+        rows = tuple(
+            RowIdentity(row, f"{file}-{row}", name_of(file % self._sources), NOON)
             for row in range(spec.first_row, spec.first_row + spec.rows)
         )
         start = file * ROWS % (len(self._features) - ROWS)
         features = self._features[start : start + spec.rows]
         return EmbeddedBatch(
-            spec, places, features, np.zeros((spec.rows, len(STATS)), np.float32), ()
+            spec, rows, features, np.zeros((spec.rows, len(STATS)), np.float32), ()
         )
 
-    def _judge(self, batch: EmbeddedBatch, box: Box) -> Judged:
-        return judge(batch, self._detector, box.number)
+    def send(self, number: int, detector: Detector) -> DetectorRef:
+        return DetectorRef(number, detector)
 
-    def box(self, number: int, detector: Detector) -> Box:
-        return Box(number, detector)
-
-    def heed(self, waiting: int) -> None:
+    def scale(self, waiting: int) -> None:
         return
 
     def up(self) -> dict[str, int]:
@@ -194,17 +198,17 @@ def coordinate(
         classes = [NewClass(c.id, c.name, ClassOrigin.FIT) for c in detector.classes]
         commit_version(store, Update("fit:1", detector, None, classes))
         remember(store, sources)
-        lease = hold(store)
+        lease = acquire_lease(store)
         recover(store, lease)
-        crew = StandIns(detector, features, sources)
-        coordinator = Coordinator(store, config, crew, lease, crew.start(), once=True)
+        workers = StandIns(detector, features, sources)
+        coordinator = Coordinator(store, config, workers, lease, workers.start(), once=True)
         began, worked = time.perf_counter(), time.process_time()
-        with renewing(store, lease):
+        with renew_lease(store, lease):
             coordinator.run()
-        wall = time.perf_counter() - began - crew.seconds
-        work = time.process_time() - worked - crew.work
+        wall = time.perf_counter() - began - workers.seconds
+        work = time.process_time() - worked - workers.work
         store.release_lease(lease)
-        count = crew.batches
+        count = workers.batches
         print(
             f"{sources:>7,} sources, {count:,} batches: {count / wall:5.0f} batches/s, "
             f"{1e3 * wall / count:.2f} ms each, of which the processor {1e3 * work / count:.2f} ms",

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from monitor.config import Config, load
-from monitor.jobs.fit import fit
-from monitor.jobs.progress import Progress
-from monitor.jobs.score import score
+from monitor.jobs.fit_detector import fit
+from monitor.jobs.progress import JobProgress
+from monitor.jobs.score_files import score
 
 IMAGES, ROWS = 100_000, 2_500
 COLOURS = {"water": (30, 60, 160), "forest": (20, 110, 30)}
@@ -76,7 +76,7 @@ def resident() -> int:
 def main(count: int) -> None:
     marks: dict[int, int] = {}
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: JobProgress) -> None:
         if progress.stage == "score":
             marks[progress.done] = resident()
 

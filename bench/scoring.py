@@ -17,8 +17,8 @@ import numpy as np
 from sklearn.decomposition import PCA
 
 from monitor.novelty.arrays import Floats
-from monitor.novelty.bank import SubspaceBank
 from monitor.novelty.subspace import Subspace
+from monitor.novelty.subspace_bank import SubspaceBank
 
 DIMENSION, BATCH = 1280, 256
 

@@ -17,7 +17,7 @@ import numpy as np
 from bench.labelled import labelled
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
-from monitor.novelty.settings import Settings
+from monitor.novelty.robust.settings import RobustSettings
 
 # Samples of each class that nothing was fitted on, to ask about.
 ASKED = 100
@@ -35,8 +35,8 @@ def right(x: Floats, y: np.ndarray, counts: tuple[int, int], seed: int) -> np.nd
     seen, new = np.concatenate(fit), np.concatenate(asked)
     is_small = np.isin(y[new], names[1::2])
     found = []
-    for score in ("opinions", "fre"):
-        settings = Settings.preset("robust").replace(score=score)
+    for opinions in (True, False):
+        settings = RobustSettings(opinions=opinions)
         detector = Detector.fit(x[seen], [str(v) for v in y[seen]], settings=settings, seed=seed)
         said = np.array([known.name for known in detector.classes])[detector.score(x[new]).nearest]
         found.append([(said == y[new])[half].mean() for half in (~is_small, is_small)])

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from actors.holding import LEASE_TIME, NAME
-from actors.run import run
+from actors.coordinator_lease import LEASE_TIME, NAME
+from actors.run_monitor import run
 from bench.standins import (
     Table,
     blobs,

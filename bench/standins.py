@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from monitor.backbones.backbone import load_backbone
+from monitor.backbones.backbone_spec import BackboneSpec
+from monitor.backbones.engine import Engine, Features, Images
 from monitor.config import Config, load
-from monitor.feed.backbone import load_backbone
-from monitor.feed.engine import Engine, Features, Images
-from monitor.feed.images import Decoding
-from monitor.feed.spec import BackboneSpec
+from monitor.images.decode import Decoding
 from monitor.novelty.detector import Detector
 from monitor.store import NewClass, Store, Update, commit_version
 from monitor.store.states import ClassOrigin

@@ -25,10 +25,10 @@ import pyarrow as pa
 from sqlalchemy import insert
 
 from monitor.store import ScoredBatch, Store, commit_batches
-from monitor.store.files import REJECTED, VERDICTS, features_schema, table
-from monitor.store.rows import Batch, Count, FileStat
-from monitor.store.schema import batches, files, seen
+from monitor.store.output_files import REJECTED, VERDICTS, features_schema, table
+from monitor.store.records import Batch, Count, FileStat
 from monitor.store.states import BatchState, FileState
+from monitor.store.tables import batches, files, seen
 
 DIMENSION, GROUP = 1280, 16
 NOW = datetime(2024, 5, 17, tzinfo=UTC)
@@ -99,7 +99,8 @@ def scored(state: State, batch: Batch, rng: np.random.Generator) -> ScoredBatch:
             VERDICTS, {**common, "verdict": ["known"] * rows, "detector_version": [1] * rows}
         ),
         rejected=pa.Table.from_pylist([], schema=REJECTED),
-        features={state.pool: table(features_schema(DIMENSION), {**common, "features": features})},
+        features=table(features_schema(DIMENSION), {**common, "features": features}),
+        pool_id=state.pool,
         counts=[Count(name, source, label, 1.0) for name, label in COUNTERS],
     )
 

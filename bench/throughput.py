@@ -27,16 +27,16 @@ import numpy as np
 import pyarrow.parquet as pq
 from sqlalchemy import func, select
 
-from actors.run import run
+from actors.run_monitor import run
 from bench.drawn import write_scenes
 from bench.standins import blobs, configuration, paced_engine, put_into_use, write_numbered
+from monitor.backbones.engine import Engine
 from monitor.config import Config
-from monitor.feed.engine import Engine
-from monitor.jobs.fit import fit
-from monitor.jobs.score import score
+from monitor.jobs.fit_detector import fit
+from monitor.jobs.score_files import score
 from monitor.novelty.detector import Detector
 from monitor.store import Store
-from monitor.store.schema import batches
+from monitor.store.tables import batches
 from tests.actors.nodes import nodes
 
 ROWS_PER_FILE = 1000

@@ -1,10 +1,104 @@
-"""The root of every error that conclad raises on purpose.
+"""Every error, by what has to be done about it.
 
-Whatever derives from :class:`ConcladError` carries one sentence that a person can act on;
-the command line prints that sentence and exits with code 2. Anything else is a bug and
-keeps its traceback.
+The table :data:`TREATMENT` is the whole policy. An error names the thing that is at fault through
+its :class:`Kind`; whoever catches it looks the kind up and never judges by the type. Nothing
+permanent is done for a cause that may pass: an outage is waited out, whatever it interrupted is
+done again, and what is set aside can be taken back (``conclad quarantine``).
+
+Whatever derives from :class:`ConcladError` carries one sentence that a person can act on.
 """
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import ClassVar
+
+
+class Kind(StrEnum):
+    """Whose error it is."""
+
+    IMAGE = "image"
+    FILE = "file"
+    BATCH = "batch"
+    WORKER = "worker"
+    FEED = "feed"
+    STORE = "store"
+    DISK = "disk"
+    DEVICE = "device"
+    CLUSTER = "cluster"
+    OPERATOR = "operator"
+    OURS = "ours"
+
+
+class Treatment(StrEnum):
+    """What is done about it."""
+
+    REJECT = "reject the row, with its reason"
+    QUARANTINE = "set the file aside, with its reason; reversible"
+    BISECT = "try again, then halve, then set the rest aside; reversible"
+    REPLACE = "replace the worker and do its work again"
+    WAIT = "wait with growing pauses, say so, export it, go on where it stopped"
+    EXIT = "one sentence, exit code 2"
+    TRACEBACK = "traceback, exit code 1"
+
+
+TREATMENT: Mapping[Kind, Treatment] = {
+    Kind.IMAGE: Treatment.REJECT,
+    Kind.FILE: Treatment.QUARANTINE,
+    Kind.BATCH: Treatment.BISECT,
+    Kind.WORKER: Treatment.REPLACE,
+    Kind.FEED: Treatment.WAIT,
+    Kind.STORE: Treatment.WAIT,
+    Kind.DISK: Treatment.WAIT,
+    Kind.DEVICE: Treatment.WAIT,
+    Kind.CLUSTER: Treatment.WAIT,
+    Kind.OPERATOR: Treatment.EXIT,
+    Kind.OURS: Treatment.TRACEBACK,
+}
+
+#: Kinds that pass by themselves, or after somebody has repaired something outside of conclad.
+OUTAGES = frozenset(kind for kind, done in TREATMENT.items() if done is Treatment.WAIT)
 
 
 class ConcladError(Exception):
-    """Something a person can mend: bad input, bad configuration, a broken file."""
+    """Something that a person can act on: bad input, bad configuration, a broken file."""
+
+    kind: ClassVar[Kind] = Kind.OPERATOR
+
+
+#: What the kernel says of a disk that is full (bytes, inodes or quota), read-only, or away.
+_DISK_ERRORS = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+        errno.EIO,
+        errno.ESTALE,
+        errno.ENODEV,
+        errno.ENXIO,
+        errno.ETIMEDOUT,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENOTCONN,
+    }
+)
+
+
+def kind_of(error: BaseException) -> Kind:
+    """Whose error this is; what nobody foresaw is ours.
+
+    >>> str(kind_of(OSError(errno.ENOSPC, "No space left on device"))), str(kind_of(KeyError()))
+    ('disk', 'ours')
+    """
+    if isinstance(error, ConcladError):
+        return error.kind
+    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+        return Kind.DISK
+    return Kind.OURS
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether waiting is the right thing to do."""
+    return kind_of(error) in OUTAGES

@@ -11,10 +11,10 @@ from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, table
 from monitor.cli.people import with_who
 from monitor.config.load import Loaded
-from monitor.jobs.state import open_existing_store
-from monitor.people.answering import find_class
-from monitor.people.catalog import ClassView, list_classes
-from monitor.people.operations import Changed, merge, rename, retire
+from monitor.jobs.from_config import open_existing_store
+from monitor.people.answer_questions import find_class
+from monitor.people.class_catalog import ClassView, list_classes
+from monitor.people.class_corrections import Changed, merge, rename, retire
 from monitor.people.pseudo_labels import mark_wrong
 from monitor.store import Store
 from monitor.store.errors import NotFound

@@ -49,6 +49,14 @@ def keys() -> None:
     click.echo(reference_table(), nl=False)
 
 
+@config.command()
+def numbers() -> None:
+    """Every number of the method with its reason, as Markdown tables."""
+    from monitor.novelty.settings_table import settings_tables
+
+    click.echo(settings_tables(), nl=False)
+
+
 def _presentable(value: Any) -> Any:
     """Without the password that an address may carry."""
     return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", value) if isinstance(value, str) else value

@@ -11,11 +11,11 @@ from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, table
 from monitor.cli.people import with_who
 from monitor.config.load import Loaded
-from monitor.jobs.state import open_existing_store
-from monitor.people import versions
-from monitor.people.knowing import knowledge_of
-from monitor.people.versions import Difference, VersionView
-from monitor.store.rows import Version
+from monitor.jobs.from_config import open_existing_store
+from monitor.people import version_history as versions
+from monitor.people.version_history import Difference, VersionView
+from monitor.people.version_manifest import knowledge_of
+from monitor.store.records import Version
 
 
 @click.group()

@@ -34,7 +34,7 @@ def doctor(
     all of them are looked at unless --group names one.
     """
     from monitor.doctor import Check, Level, examine
-    from monitor.doctor.report import conclusion
+    from monitor.doctor.findings import conclusion
 
     checks: list[Check] = []
     for group, config in loaded.each().items():

@@ -11,10 +11,10 @@ import click
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output
 from monitor.config.load import Loaded
-from monitor.jobs.parts import open_existing_store
+from monitor.jobs.from_config import open_existing_store
+from monitor.store.shared_names import DRIFT
 
 # Where the monitor keeps what it knows of each source.
-ROOM = "drift"
 
 
 @click.command()
@@ -27,7 +27,7 @@ def drift(sources: tuple[str, ...], loaded: Loaded, output: Output) -> None:
     Names of SOURCES show only these.
     """
     with open_existing_store(loaded.config) as store, store.reading() as tx:
-        kept = tx.notes.all(ROOM)
+        kept = tx.notes.all(DRIFT)
     shown = {name: kept[name]["verdict"] for name in (sources or kept) if name in kept}
     missing = [name for name in sources if name not in kept]
     for name in missing:

@@ -7,7 +7,7 @@ import click
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, duration
 from monitor.config.load import Loaded
-from monitor.jobs.embed import embed as run_embed
+from monitor.jobs.embed_files import embed as run_embed
 
 
 @click.command()

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from monitor.evaluation.cell import Cell
-    from monitor.evaluation.data import LabelledFeatures
+    from monitor.evaluation.labelled_features import LabelledFeatures
     from monitor.evaluation.live_monitor import States, Steps
-    from monitor.evaluation.runner import Outcome
-    from monitor.feed.dataset import RejectedSample
-    from monitor.novelty.drift import Sketch
-    from monitor.pipeline.looking import Looked
+    from monitor.evaluation.plan_cell import Cell
+    from monitor.evaluation.plan_runner import Outcome
+    from monitor.feed.labelled_dataset import RejectedSample
+    from monitor.novelty.drift.source_drift import Sketch
+    from monitor.pipeline.pool_inspection import PoolInspection
 
 # The one that needs no network beyond the package index.
 DEFAULT_BACKBONE = "embedded"
@@ -213,8 +213,8 @@ def evaluate(
         _live(features, data, label_column, backbone, live_changes, out, jobs=jobs, force=force)
         return
     # Imported only now: they bring scientific libraries that take seconds to load.
+    from monitor.evaluation.plan_runner import run_plan
     from monitor.evaluation.plans import Plan, named_plan
-    from monitor.evaluation.runner import run_plan
 
     plan = (named_plan(plan_name) if plan_name else Plan()).with_changes(**changes)
     # A mistake in the plan is told before minutes of embedding.
@@ -267,7 +267,7 @@ def live_steps() -> Steps:
 
     from monitor.config.schema import Labels
     from monitor.evaluation.live_monitor import Steps
-    from monitor.pipeline.deciding import budget_of
+    from monitor.pipeline.pool_decision import budget_of
 
     return Steps(look=_look, budget=partial(budget_of, labels=Labels()))
 
@@ -278,23 +278,23 @@ def _look(
     sources: NDArray[np.object_],
     states: States,
     at: float,
-) -> Looked:
+) -> PoolInspection:
     import numpy as np
 
-    from monitor.feed.image_stats import STATS
-    from monitor.novelty.drift import DriftSettings
-    from monitor.pipeline.looking import Past, look
+    from monitor.images.image_stats import STATS
+    from monitor.novelty.drift.source_drift import DriftSettings
+    from monitor.pipeline.pool_inspection import SourceHistory, inspect_pool
 
-    past = Past(states, {str(source): at for source in sources})
+    past = SourceHistory(states, {str(source): at for source in sources})
     # Features say nothing of brightness or sharpness: drift is watched without them.
     stats = np.empty((0, len(STATS)), np.float32)
-    return look(sketch, features, sources, stats, past, DriftSettings())
+    return inspect_pool(sketch, features, sources, stats, past, DriftSettings())
 
 
 def _report(outcome: Outcome, out: Path, reference: str) -> None:
     """Write and print what came of the cells; those that failed make the command fail."""
-    from monitor.evaluation.report import reference_among, write_report
-    from monitor.evaluation.tables import comparisons
+    from monitor.evaluation.protocol_report import reference_among, write_report
+    from monitor.evaluation.report_tables import comparisons
 
     if outcome.records:
         judged = reference_among(outcome.records, reference)
@@ -358,12 +358,12 @@ def _datasets(
     label_column: str,
     backbones: tuple[str, ...],
 ) -> list[LabelledFeatures]:
-    from monitor.evaluation.data import load_features
+    from monitor.evaluation.labelled_features import load_features
 
     loaded = [load_features(path) for path in features]
     if not data:
         return loaded
-    from monitor.evaluation.images import load_images
+    from monitor.evaluation.embedded_images import load_images
 
     for path in data:
         for backbone in backbones or (DEFAULT_BACKBONE,):

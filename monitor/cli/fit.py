@@ -7,8 +7,8 @@ import click
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, data_for_each, duration, for_each, table
 from monitor.config.load import Loaded
-from monitor.jobs.fit import Fitted
-from monitor.jobs.fit import fit as run_fit
+from monitor.jobs.fit_detector import Fitted
+from monitor.jobs.fit_detector import fit as run_fit
 
 
 @click.command()
@@ -43,7 +43,7 @@ def fit(data: tuple[str, ...], loaded: Loaded, output: Output) -> None:
 
 def _could_see(fitted: Fitted) -> list[str]:
     """The smallest share of a pool that would be noticed, and what would mend it."""
-    from monitor.novelty.sensitivity import POOR
+    from monitor.novelty.trigger.settings import SensitivitySettings
 
     found = fitted.sensitivity
     if found is None:
@@ -53,7 +53,7 @@ def _could_see(fitted: Fitted) -> list[str]:
         f"{found.one_pool:.1%} of a pool on at once, from {found.ten_pools:.1%} on within ten "
         "pools (nine times in ten, if it is as unlike the others as known classes are)."
     ]
-    if found.one_pool > POOR:
+    if found.one_pool > SensitivitySettings().poor:
         lines.append(
             "That is little; "
             + (

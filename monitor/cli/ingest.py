@@ -18,10 +18,10 @@ from monitor.cli.options import with_output
 from monitor.cli.output import Output, duration, table
 from monitor.ingest.batches import Limits
 from monitor.ingest.errors import OptionRefused
-from monitor.ingest.options import Options, SceneOptions, VideoOptions
+from monitor.ingest.ingest_options import Options, SceneOptions, VideoOptions
+from monitor.ingest.ingest_tally import Tally
 from monitor.ingest.pattern import PathPattern
-from monitor.ingest.space import size
-from monitor.ingest.tally import Tally
+from monitor.ingest.wait_for_space import size
 
 # More rows than this are for a program: --json has them all.
 SOURCES_SHOWN = 20
@@ -102,7 +102,7 @@ def ingest(
     """
     chosen = _options(options)
     # Late: --help and mistakes in options do not wait for it.
-    from monitor.ingest.job import ingest as run_ingest
+    from monitor.ingest.ingest_job import ingest as run_ingest
 
     with _until_told(options["stop_after"]) as stop:
         done = run_ingest(

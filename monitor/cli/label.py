@@ -12,13 +12,13 @@ from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output
 from monitor.cli.people import with_who
 from monitor.config.load import Loaded
-from monitor.jobs.state import open_existing_store
-from monitor.people.answering import Fate, Receipt, Said, Word, give, take_back
+from monitor.jobs.from_config import open_existing_store
+from monitor.people.answer_questions import Fate, Receipt, Said, Word, give, take_back
+from monitor.people.class_corrections import operation_id
+from monitor.people.class_names import alike
 from monitor.people.errors import BadAnswer
-from monitor.people.exchange.parsed import Imported, take_in
-from monitor.people.exchange.reading import read_answers
-from monitor.people.naming import alike
-from monitor.people.operations import operation_id
+from monitor.people.exchange.parsed_answers import Imported, take_in
+from monitor.people.exchange.read_answers import read_answers
 from monitor.store import Store
 
 # As for a damaged store: the command worked, and what it found is not whole.

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 Command = Callable[..., Any]
+
+
+class Moment(click.ParamType[datetime]):
+    """A date or a moment, in UTC where it names no zone."""
+
+    name = "TIME"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is not a date such as 2026-01-31 or 2026-01-31T12:00Z")
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def with_config(command: Command) -> Command:

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import click
 
-from monitor.jobs.progress import Progress
+from monitor.jobs.progress import JobProgress
 
 # Faster than this a terminal only flickers.
 TERMINAL_SECONDS = 0.1
@@ -72,7 +72,7 @@ class Output:
             self._close_line()
             click.echo(text, file=self._stream)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: JobProgress) -> None:
         """Show how far a job is, unless that was just shown."""
         if self._quiet:
             return
@@ -101,12 +101,12 @@ class Output:
             self._line_open = False
 
 
-def describe(progress: Progress, done_here: int, seconds: float) -> str:
+def describe(progress: JobProgress, done_here: int, seconds: float) -> str:
     """One line: the stage, how much, how fast, how long still.
 
     ``done_here`` is what this run did itself: work of an earlier run says nothing about speed.
 
-    >>> describe(Progress("embed", 300, 900, "images"), 300, 10.0)
+    >>> describe(JobProgress("embed", 300, 900, "images"), 300, 10.0)
     'embed: 300 of 900 images (33%), 30.0 images/s, 20 s left'
     """
     amount = f"{progress.done:,}"

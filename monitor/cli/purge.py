@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 
 import click
 
-from monitor.cli.options import with_config, with_output
+from monitor.cli.options import Moment, with_config, with_output
 from monitor.cli.output import Output
+from monitor.cli.people import me
 from monitor.config.load import Loaded
-from monitor.jobs.state import open_existing_store
+from monitor.jobs.from_config import open_existing_store
 from monitor.store.retention import Purged
 from monitor.store.retention import purge as run_purge
-
-
-class Moment(click.ParamType[datetime]):
-    """A date or a moment, in UTC where it names no zone."""
-
-    name = "TIME"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        try:
-            moment = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is not a date such as 2026-01-31 or 2026-01-31T12:00Z")
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @click.command()
@@ -46,8 +30,9 @@ class Moment(click.ParamType[datetime]):
 def purge(source: str, before: datetime, yes: bool, loaded: Loaded, output: Output) -> None:
     """Remove what is kept of a source's images.
 
-    Verdicts, discoveries, rejected rows, pictures and features go; counts and answers stay, from
-    which no image can be had. The feed itself is not touched. This cannot be undone.
+    Verdicts, settled ones too, discoveries, rejected rows, pictures and features go; counts and
+    answers stay, from which no image can be had. The feed itself is not touched. This cannot be
+    undone.
     """
     if not (yes or output.as_json):
         click.confirm(
@@ -57,6 +42,9 @@ def purge(source: str, before: datetime, yes: bool, loaded: Loaded, output: Outp
         )
     with open_existing_store(loaded.config) as store:
         done = run_purge(store, source, before=before)
+        told = {"source": source, "before": f"{before:%Y-%m-%d %H:%M}", "who": me()}
+        with store.transaction() as tx:
+            tx.events.append("state.purged", {**told, "rows": dict(done.rows)}, source=source)
     output.result(asdict(done), describe(done))
 
 
@@ -69,7 +57,7 @@ def describe(done: Purged) -> str:
     if done.kept_pools:
         pools = ", ".join(str(pool) for pool in done.kept_pools)
         lines.append(
-            f"Pools {pools} still wait for people and keep their features: purge again when they "
-            "are finished."
+            f"Pools {pools} still wait for people, or to be settled by the monitor, and keep their "
+            "features: purge again when they are settled."
         )
     return "\n".join(lines)

@@ -7,10 +7,10 @@ import click
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, table
 from monitor.config.load import Loaded
-from monitor.jobs.state import open_existing_store
+from monitor.jobs.from_config import open_existing_store
+from monitor.people.exchange.csv_jsonl import to_csv, to_jsonl
 from monitor.people.exchange.label_studio import to_tasks
-from monitor.people.exchange.questions import Question, Which, read_questions
-from monitor.people.exchange.tables import to_csv, to_jsonl
+from monitor.people.exchange.question_records import Question, Which, read_questions
 
 # What fits on a screen; --json and --export have them all.
 SHOWN = 50
@@ -63,7 +63,7 @@ def describe(found: list[Question], which: Which) -> str:
             one.query.source_id,
             one.query.image_id,
             f"{one.query.score_ratio:.2f}",
-            one.query.nearest_class or "-",
+            one.nearest or "-",
             one.suggested or "-",
             _answer(one),
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -48,6 +49,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "monitor.cli.label:label",
         "Answer a question: CLASS is the name or id of a class, or a new name.",
     ),
+    "verdicts": (
+        "monitor.cli.verdicts:verdicts",
+        "Write verdicts, immediate and settled, as one table.",
+    ),
     "classes": ("monitor.cli.classes:classes", "List the classes, and correct them."),
     "detector": (
         "monitor.cli.detector:detector",
@@ -60,6 +65,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": (
         "monitor.cli.doctor:doctor",
         "Look whether this machine or cluster can run the monitor.",
+    ),
+    "quarantine": (
+        "monitor.cli.quarantine:quarantine",
+        "Show what was set aside without a verdict; try it again, or give it up.",
     ),
     "purge": ("monitor.cli.purge:purge", "Remove what is kept of a source's images."),
     "demo": (
@@ -107,6 +116,10 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point of the ``conclad`` command."""
+    if "run" in sys.argv[1:]:
+        # Until the monitor has its own handlers, which takes the seconds in which torch and Ray are
+        # loaded, there is nothing to finish: asked to stop, it has stopped, and that is no failure.
+        signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
     sys.exit(run(sys.argv[1:]))
 
 

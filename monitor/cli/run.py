@@ -10,7 +10,7 @@ from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, data_for_each, for_each, table
 from monitor.config import Config
 from monitor.config.load import Loaded
-from monitor.feed.instead import check_for_images
+from monitor.feed.image_folder_hint import check_for_images
 
 
 @click.command()
@@ -43,9 +43,9 @@ def run(
     """
     for config in loaded.each().values():
         check_for_images(config.feed.path)
-    from actors.groups import run_groups
-    from actors.run import run as run_monitor
-    from actors.services import services
+    from actors.group_processes import run_groups
+    from actors.run_monitor import run as run_monitor
+    from actors.side_services import services
 
     configs = {
         name: _changed(config, oracle_column, address) for name, config in loaded.each().items()
@@ -95,4 +95,13 @@ def describe(found: dict[str, object]) -> str:
     assert isinstance(discovered, tuple | list)
     if discovered:
         lines.append(f"Discovered: {', '.join(discovered)}.")
+    aside = found["set_aside"]
+    assert isinstance(aside, dict)
+    if any(aside.values()):
+        lines.append(
+            f"Set aside without a verdict: {aside['files']:,} files, {aside['images']:,} images in "
+            f"{aside['batches']:,} batches; see conclad quarantine list."
+        )
+    if found["unaccounted"]:
+        lines.append(f"{found['unaccounted']:,} images are unaccounted for: conclad store check.")
     return "\n".join(lines)

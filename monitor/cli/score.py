@@ -7,9 +7,9 @@ import click
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, duration, table
 from monitor.config.load import Loaded
-from monitor.feed.instead import check_for_images
-from monitor.jobs.score import Scored
-from monitor.jobs.score import score as run_score
+from monitor.feed.image_folder_hint import check_for_images
+from monitor.jobs.score_files import Scored
+from monitor.jobs.score_files import score as run_score
 
 # More rows than this are for a program: --json has them all.
 SOURCES_SHOWN = 20

@@ -10,12 +10,12 @@ import click
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, data_for_each, for_each
 from monitor.config.load import Loaded
-from monitor.jobs.state import open_existing_store
-from monitor.people.knowing import current_knowledge
+from monitor.jobs.from_config import open_existing_store
+from monitor.people.version_manifest import current_knowledge
 from monitor.store import Store
 from monitor.store.errors import SnapshotSchemaError, StoreError
-from monitor.telemetry.reading import TruthReader
-from monitor.telemetry.report import describe, to_dict
+from monitor.telemetry.status_report import describe, to_dict
+from monitor.telemetry.store_reading import TruthReader
 
 # Home the cursor and clear what is below: one screen that stays in place, no flicker.
 REDRAW = "\x1b[H\x1b[J"

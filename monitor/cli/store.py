@@ -10,8 +10,9 @@ import click
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output
 from monitor.config.load import Loaded
-from monitor.jobs.state import open_existing_store, open_store
-from monitor.store import checking
+from monitor.jobs.from_config import open_existing_store, open_store
+from monitor.store import integrity_check as checking
+from monitor.store.account import PLACES, Account, account, by_source
 from monitor.store.backup import Backup, back_up
 from monitor.store.backup import restore as restore_backup
 
@@ -40,15 +41,21 @@ def check(
     with open_existing_store(loaded.config) as opened:
         findings = checking.check(opened, hashes=not sizes_only)
         removed = checking.repair(opened) if repair else []
+        with opened.reading() as tx:
+            found = account(tx)
+            sources = by_source(tx)
     errors = sum(finding.severity is checking.Severity.ERROR for finding in findings)
     lines = [str(finding) for finding in findings]
     lines += [f"removed: {name}" for name in removed]
+    lines.append(_sum(found))
     lines.append("The state is whole." if not errors else f"The state is damaged: {errors} errors.")
     output.result(
         {
             "whole": not errors,
             "findings": [asdict(finding) for finding in findings],
             "removed": removed,
+            "account": {**asdict(found), "unaccounted": found.unaccounted},
+            "sources": {name: asdict(each) for name, each in sources.items()},
         },
         "\n".join(lines),
     )
@@ -86,6 +93,11 @@ def restore(source: Path, loaded: Loaded, output: Output) -> None:
     output.result(
         _as_dict(made), f"{made.where}: {_amount(made)}, as it was at {made.at:%F %T} UTC"
     )
+
+
+def _sum(found: Account) -> str:
+    parts = [f"{getattr(found, name):,} {name}" for name in PLACES if getattr(found, name)]
+    return f"Images listed: {found.listed:,} = {' + '.join(parts) or '0'}."
 
 
 def _as_dict(made: Backup) -> dict[str, object]:

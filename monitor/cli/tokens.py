@@ -6,9 +6,10 @@ import click
 
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, table
+from monitor.cli.people import me
 from monitor.config.load import Loaded
 from monitor.desk.tokens import Role, add_token, holders, remove_token
-from monitor.jobs.state import open_store
+from monitor.jobs.from_config import open_store
 
 ROLES = ("reader", "annotator", "admin")
 
@@ -32,8 +33,15 @@ def tokens() -> None:
 def add(name: str, role: str, loaded: Loaded, output: Output) -> None:
     """Make a token for somebody and show it, this once."""
     with open_store(loaded.config) as store:
-        token = add_token(store, name, Role.named(role))
+        token = add_token(store, name, Role.named(role), by=me())
+        with store.reading() as tx:
+            nobody_rules = all(one.role < Role.ADMIN for one in holders(tx))
     output.note(f"{name} may come as {role}. Keep the token safe; it cannot be shown again.")
+    if nobody_rules:
+        output.note(
+            "Nobody is an admin yet, so nobody can correct classes or choose versions at the desk: "
+            "conclad tokens add NAME --role admin"
+        )
     output.result({"name": name, "role": role, "token": token}, token)
 
 
@@ -59,5 +67,5 @@ def list_(loaded: Loaded, output: Output) -> None:
 def remove(name: str, loaded: Loaded, output: Output) -> None:
     """Take a token away; whoever holds it is signed out at once."""
     with open_store(loaded.config) as store:
-        remove_token(store, name)
+        remove_token(store, name, by=me())
     output.result({"removed": name}, f"{name} may no longer come")

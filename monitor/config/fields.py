@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from monitor.config.document import Key
+from monitor.config.yaml_document import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Field:
 
     @property
     def dotted(self) -> str:
+        """The key as it is written in `--set` and in messages."""
         return ".".join(self.key)
 
     @property

@@ -15,12 +15,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from monitor.config.document import DEFAULT, Entry, Key, Origin, parse_value, read_document
 from monitor.config.errors import ConfigInvalid
 from monitor.config.fields import fields_of, is_section
-from monitor.config.groups import merged, own, settle, with_all_groups
+from monitor.config.key_suggestions import suggest
 from monitor.config.schema import Config
-from monitor.config.suggest import suggest
+from monitor.config.source_groups import merged, own, settle, with_all_groups
+from monitor.config.yaml_document import DEFAULT, Entry, Key, Origin, parse_value, read_document
 
 DEFAULT_PATH = Path("ray_config.yaml")
 PREFIX = "CONCLAD_"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from monitor.config.desk import Desk
-from monitor.config.run import Run
-from monitor.config.suggest import nearest
-from monitor.config.telemetry import Metrics, Webhooks
-from monitor.config.values import AsTuple, Section
+from monitor.config.actors_section import Run
+from monitor.config.desk_section import Desk
+from monitor.config.key_suggestions import nearest
+from monitor.config.telemetry_section import Messages, Metrics, Webhooks
+from monitor.config.value_types import AsTuple, Section
 
 
 class Columns(Section):
@@ -130,19 +130,28 @@ class Novelty(Section):
 
     @field_validator("settings")
     @classmethod
-    def _known_settings(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if value:
-            # Here rather than above: most commands never touch the method's own module.
-            from monitor.novelty.settings import Settings
+    def _known_settings(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        if not value:
+            return value
+        # Here rather than above: most commands never touch the method's own module.
+        from monitor.novelty.errors import InvalidSettings
+        from monitor.novelty.presets import preset_settings
 
-            known = Settings.preset("robust").to_dict()
-            for name in value:
-                if name not in known:
-                    near = nearest(name, known)
-                    hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
-                    raise PydanticCustomError(
-                        "unknown_key", "unknown key; {hint}", {"key": name, "hint": hint}
-                    )
+        preset = preset_settings(info.data.get("preset", "robust"))
+        known = preset.to_dict()
+        for name, chosen in value.items():
+            if name not in known:
+                near = nearest(name, known)
+                hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+                raise PydanticCustomError(
+                    "unknown_key", "unknown key; {hint}", {"key": name, "hint": hint}
+                )
+            try:
+                preset.replace(**{name: chosen})
+            except InvalidSettings as error:
+                raise PydanticCustomError(
+                    "invalid_setting", "{why}", {"key": name, "why": str(error)}
+                ) from None
         return value
 
 
@@ -201,6 +210,12 @@ class Pools(Section):
         description="What becomes of a pool that nobody answered about: 'keep' it as unresolved, "
         "or 'cluster' it into provisional classes that a person can name later.",
     )
+    keep_features_hours: float = Field(
+        default=24.0,
+        ge=0,
+        description="How long the features of a settled pool are kept: for so long its map can be "
+        "seen and its images can be named at the desk. Some 5 KB an image.",
+    )
 
 
 class Labels(Section):
@@ -230,6 +245,12 @@ class Labels(Section):
         ge=1,
         description="Of these, questions about one pool at most; the pool is asked on about if "
         "one of the answers is new.",
+    )
+    confirm_people: int = Field(
+        default=2,
+        ge=1,
+        description="People who must have named a class before it is confirmed, where as many "
+        "annotate; what resembles an unconfirmed class is named and stays novel.",
     )
     timeout_hours: float = Field(
         default=72.0,
@@ -340,6 +361,7 @@ class Config(Section):
     state: State = State()
     metrics: Metrics = Metrics()
     webhooks: Webhooks = Webhooks()
+    messages: Messages = Messages()
     groups: dict[GroupName, dict[str, Any]] = Field(
         default_factory=dict,
         description="Groups of sources that learn apart, each watched by a monitor of its own: "
@@ -349,3 +371,13 @@ class Config(Section):
     group: GroupName | None = Field(
         default=None, description="The group that a command is about; --group sets it."
     )
+
+    @property
+    def desk_url(self) -> str:
+        """Where people reach the desk: as the configuration says, or where it listens.
+
+        >>> Config().desk_url
+        'http://localhost:8484'
+        """
+        listens = f"http://localhost:{self.desk.port}"
+        return self.metrics.desk_url or self.desk.address or listens

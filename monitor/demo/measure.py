@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from monitor.demo.story import Story
-from monitor.demo.stream import Written
+from monitor.demo.story_files import Written
 from monitor.store import Store
-from monitor.store.files import NOVEL, current, read_table
+from monitor.store.output_files import NOVEL, current, read_table
 from monitor.store.states import PoolState
 
 _COLUMNS = (
@@ -24,7 +24,7 @@ _COLUMNS = (
     "source_id",
     "captured_at",
     "verdict",
-    "nearest_class",
+    "nearest_class_name",
     "detector_version",
 )
 
@@ -181,7 +181,7 @@ def _judgements(
                     label=label,
                     novel=row["verdict"] == NOVEL,
                     truly_novel=since is None or version < since,
-                    right_class=row["nearest_class"] == label,
+                    right_class=row["nearest_class_name"] == label,
                     version=version,
                     dirty=story.lens.soils(row["source_id"], story.day_of(moment)),
                 )

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from monitor.config import Config
+from monitor.demo.demo_folder import DemoFolder
 from monitor.demo.errors import RunFailed
-from monitor.demo.folder import DemoFolder
+from monitor.demo.image_source import Drawn, Pictures, collect
 from monitor.demo.measure import Outcome, measure
-from monitor.demo.pictures import Drawn, Pictures, collect
+from monitor.demo.run_progress import Watcher, sentence
 from monitor.demo.story import Story
-from monitor.demo.stream import Written, expected, write
-from monitor.demo.watching import Watcher, sentence
-from monitor.jobs.progress import Progress, Report, silent
-from monitor.jobs.state import open_existing_store, open_store
+from monitor.demo.story_files import Written, expected, write
+from monitor.jobs.from_config import open_existing_store, open_store
+from monitor.jobs.progress import JobProgress, Report, silent
 
 LOOK_SECONDS = 0.3
 """How often the store is read: a reader never delays the monitor, but costs some CPU."""
@@ -114,7 +114,7 @@ def _report(
     with open_existing_store(config) as store:
         outcome = measure(store, story, written)
     # Late: the picture is drawn at the end, and matplotlib takes a second to load.
-    from monitor.demo.timeline import draw
+    from monitor.demo.run_picture import draw
 
     draw(outcome, story, pictures, folder.picture, title=_title(outcome, written))
     return outcome
@@ -163,7 +163,7 @@ def _write_images(wish: Wish, story: Story, pictures: Pictures, progress: Report
         wish.folder,
         seed=wish.seed,
         processes=len(os.sched_getaffinity(0)),
-        progress=lambda done, total: progress(Progress("make the feed", done, total, "images")),
+        progress=lambda done, total: progress(JobProgress("make the feed", done, total, "images")),
     )
 
 
@@ -203,7 +203,7 @@ def _watch(
                 if words is not None:
                     say(words)
             glance = watcher.glance()
-            progress(Progress("watch", glance.images, written.images, "images"))
+            progress(JobProgress("watch", glance.images, written.images, "images"))
             if ended or (wish.interactive and glance.settled and glance.files >= written.files):
                 break
             time.sleep(LOOK_SECONDS)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from monitor.desk import models
-from monitor.desk.asking import Ask
-from monitor.people import versions
-from monitor.people.answering import find_class
-from monitor.people.catalog import list_classes
-from monitor.people.naming import alike, clean_name
-from monitor.people.operations import Changed, merge, rename, retire
+from monitor.desk import wire_models as models
+from monitor.desk.checked_request import Ask
+from monitor.people import version_history as versions
+from monitor.people.answer_questions import find_class
+from monitor.people.class_catalog import list_classes
+from monitor.people.class_corrections import Changed, merge, rename, retire
+from monitor.people.class_names import alike, clean_name
 from monitor.people.pseudo_labels import assigned_to, mark_wrong
+from monitor.people.undo_change import impact_of, undo_change
 from monitor.store.exemplars import exemplars_of
 
 SAMPLES = 200
@@ -90,6 +91,25 @@ def merge_classes(ask: Ask) -> models.ChangedOut:
 def retire_class(ask: Ask) -> models.ChangedOut:
     class_id, operation = ask.params["class_id"], ask.body.operation
     return _changed(retire(ask.store, class_id, who=ask.person.name, operation=operation))
+
+
+def undo(ask: Ask) -> models.SaidOut:
+    """Take back one correction."""
+    words = undo_change(ask.store, ask.body.operation, who=ask.person.name)
+    return models.SaidOut(words=words)
+
+
+def impact(ask: Ask) -> models.ImpactOut:
+    """What hangs on a class, before it is changed."""
+    found = impact_of(ask.store, ask.params["class_id"])
+    return models.ImpactOut(
+        name=found.name,
+        recent=found.recent,
+        of=found.of,
+        questions=found.questions,
+        retiring=found.retiring(),
+        merging=found.merging(),
+    )
 
 
 def wrong_label(ask: Ask) -> models.ChangedOut:

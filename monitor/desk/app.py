@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from monitor.config.desk import Desk as DeskConfig
+from monitor.config import Config
+from monitor.config.desk_section import Desk as DeskConfig
 from monitor.desk.errors import CannotStart
 from monitor.desk.guard import LOOPBACK, Guard
-from monitor.desk.table import RULES
+from monitor.desk.route_table import RULES
 from monitor.desk.tokens import VARIABLE, holders
 from monitor.store.store import Store
 
 
-def build(store: Store, config: DeskConfig) -> Guard:
+def build(store: Store, config: DeskConfig, settings: Config | None = None) -> Guard:
     """Refuses to exist where strangers could walk in.
+
+    ``settings`` is the whole configuration: where the feed lies, and how large a pool is.
 
     >>> import tempfile
     >>> with Store.open(tempfile.mkdtemp()) as store:
@@ -22,9 +25,10 @@ def build(store: Store, config: DeskConfig) -> Guard:
     """
     with store.reading() as tx:
         is_guarded = bool(holders(tx))
-    if config.host not in LOOPBACK and not is_guarded:
+    if config.host not in LOOPBACK and not (is_guarded or config.knows_people):
         raise CannotStart(
             f"{config.host}: others could reach the desk and nobody has a token; make one with "
-            f"'conclad tokens add NAME --role admin', set {VARIABLE}, or listen on 127.0.0.1"
+            f"'conclad tokens add NAME --role admin', set {VARIABLE}, desk.proxy or desk.oidc, or "
+            "listen on 127.0.0.1"
         )
-    return Guard(store, config, RULES)
+    return Guard(store, config, RULES, settings=settings)

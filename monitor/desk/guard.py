@@ -22,9 +22,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from monitor.config.desk import Desk as DeskConfig
+from monitor.config import Config
+from monitor.config.desk_section import Desk as DeskConfig
 from monitor.desk import sessions
-from monitor.desk.asking import NOBODY, Ask, Person
+from monitor.desk.checked_request import NOBODY, Ask, Person
 from monitor.desk.errors import (
     Forbidden,
     NoSuchPage,
@@ -35,9 +36,13 @@ from monitor.desk.errors import (
     WrongMethod,
     WrongType,
 )
-from monitor.desk.limits import Limiter
-from monitor.desk.replies import error_reply, with_headers
-from monitor.desk.rules import Rule
+from monitor.desk.feed_pictures import FeedPictures
+from monitor.desk.http_replies import error_reply, with_headers
+from monitor.desk.openid import OpenIdClient
+from monitor.desk.pool_map import PoolMaps
+from monitor.desk.proxy_sign_in import person_of_proxy
+from monitor.desk.rate_limits import Limiter
+from monitor.desk.route_rules import Rule
 from monitor.desk.tokens import Holder, Role, holder_of, holders
 from monitor.errors import ConcladError
 from monitor.store.store import Store
@@ -56,12 +61,18 @@ class Guard:
         config: DeskConfig,
         rules: Sequence[Rule],
         *,
+        settings: Config | None = None,
         requests: Limiter | None = None,
         attempts: Limiter | None = None,
         whoami: Callable[[], str] = getpass.getuser,
     ) -> None:
         self._store, self._config, self._rules = store, config, tuple(rules)
+        self._settings = (settings or Config()).model_copy(update={"desk": config})
+        self._pictures, self._maps = FeedPictures(self._settings), PoolMaps(store)
         self._key = sessions.session_key(store)
+        desk_url = self._settings.desk_url
+        self._oidc = OpenIdClient(config.oidc, desk_url) if config.oidc.issuer else None
+        self._greeted: dict[str, datetime] = {}
         # A page with sixty questions asks for some two hundred pictures at once; after that,
         # fifty a second are more than a person can cause, and a loop gone wild is slowed down.
         self._requests = requests or Limiter(rate=50, burst=600)
@@ -121,8 +132,7 @@ class Guard:
         raise NoSuchPage("there is no such page")
 
     async def _answer(self, request: Request, rule: Rule, params: dict[str, str]) -> Response:
-        known, now = await run_in_threadpool(self._holders)
-        person = self._person(request, known, now)
+        known, person = await run_in_threadpool(self._person, request)
         client = person.name or (request.client.host if request.client else "?")
         if not self._requests.allows(client):
             raise TooMany("too many requests; wait a moment")
@@ -137,13 +147,18 @@ class Guard:
             self._check_origin(request, rule, person, csrf)
         ask = Ask(
             store=self._store,
-            config=self._config,
+            settings=self._settings,
             person=person,
             params=params,
             query=_query(request, rule),
             body=await _body(request, rule) if rule.changes else None,
             csrf=csrf,
-            is_open=not known,
+            is_open=not known and not self._config.knows_people,
+            pictures=self._pictures,
+            maps=self._maps,
+            key=self._key,
+            cookies=request.cookies,
+            oidc=self._oidc,
         )
         if rule.changes:
             async with self._turn:
@@ -155,25 +170,43 @@ class Guard:
         assert isinstance(found, BaseModel)
         return Response(found.model_dump_json(by_alias=True), media_type="application/json")
 
-    def _holders(self) -> tuple[list[Holder], datetime]:
+    def _person(self, request: Request) -> tuple[list[Holder], Person]:
+        """Everybody with a token, and who is asking."""
+        cookie = request.cookies.get(sessions.COOKIE, "")
         with self._store.reading() as tx:
-            return holders(tx, os.environ), tx.now
-
-    def _person(self, request: Request, known: list[Holder], now: datetime) -> Person:
+            known, now = holders(tx, os.environ), tx.now
+            signed_in = sessions.read(tx, cookie, known) if cookie else None
         bearer = request.headers.get("authorization", "")
-        if bearer:
-            word, _, token = bearer.partition(" ")
+        word, _, token = bearer.partition(" ")
+        if word.lower() == "bearer" or (bearer and self._config.proxy.user_header is None):
             holder = holder_of(token.strip(), known) if word.lower() == "bearer" else None
             if holder is None:
                 raise SignInNeeded("the token is not known here")
-            return Person(holder.name, holder.role, "token")
-        if not known and self._config.host in LOOPBACK:
-            return self._local
-        holder = sessions.read(request.cookies.get(sessions.COOKIE, ""), known, self._key, now)
-        return NOBODY if holder is None else Person(holder.name, holder.role, "cookie")
+            return known, Person(holder.name, holder.role, "token")
+        by_proxy = person_of_proxy(request, self._config.proxy)
+        if by_proxy is not None:
+            self._greet(by_proxy, now)
+            return known, Person(by_proxy.name, by_proxy.role, "proxy")
+        if not known and self._config.host in LOOPBACK and not self._config.knows_people:
+            return known, self._local
+        if signed_in is None:
+            return known, NOBODY
+        return known, Person(signed_in.name, signed_in.role, "cookie")
+
+    def _greet(self, holder: Holder, now: datetime) -> None:
+        """Whom a proxy signs in is noted once a session, as those are who sign in here."""
+        last = self._greeted.get(holder.name)
+        if last is not None and now - last < sessions.LASTS:
+            return
+        self._greeted[holder.name] = now
+        with self._store.transaction() as tx:
+            told = {"who": holder.name, "role": holder.role.word, "via": "proxy"}
+            tx.events.append("desk.signed_in", told)
 
     def _subject(self, request: Request, person: Person) -> str:
-        return request.cookies.get(sessions.COOKIE, "") if person.via == "cookie" else person.via
+        if person.via == "cookie":
+            return request.cookies.get(sessions.COOKIE, "")
+        return f"{person.via}\0{person.name}"
 
     def _check_origin(self, request: Request, rule: Rule, person: Person, csrf: str) -> None:
         """Only our own page may use the authority that a browser carries by itself."""
@@ -184,7 +217,7 @@ class Guard:
             raise Forbidden("the request comes from another site")
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Forbidden("the request comes from another site")
-        if person.via == "cookie":
+        if person.via in ("cookie", "proxy"):
             given = request.headers.get(CSRF_HEADER, "")
             if not hmac.compare_digest(given.encode(), csrf.encode()):
                 raise Forbidden("the page is out of date; load it again")

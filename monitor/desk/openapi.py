@@ -11,11 +11,11 @@ from pydantic.json_schema import models_json_schema
 from starlette.responses import JSONResponse, Response
 
 from monitor import __version__
-from monitor.desk import models
-from monitor.desk.asking import Ask
+from monitor.desk import wire_models as models
+from monitor.desk.checked_request import Ask
+from monitor.desk.http_replies import page
 from monitor.desk.pages import common
-from monitor.desk.replies import page
-from monitor.desk.rules import PATTERNS, Rule
+from monitor.desk.route_rules import PATTERNS, Rule
 from monitor.desk.tokens import Role
 
 _REFERENCES = "#/components/schemas/{model}"
@@ -31,19 +31,40 @@ _WORDS = {
     429: "Too many requests",
 }
 
+#: Bodies to begin with; FRESH-ID becomes an id that nobody has used.
+EXAMPLES = {
+    "POST /api/answers": '{"action": "FRESH-ID", "answers": [{"query_id": 1, "answer": "class", '
+    '"class": "dune"}]}',
+    "POST /api/undo": '{"action": "FRESH-ID"}',
+    "POST /api/queries/lease": '{"limit": 10}',
+    "POST /api/images/teach": '{"action": "FRESH-ID", "images": [], "answer": "class", '
+    '"class": "dune"}',
+    "POST /api/classes/merge": '{"operation": "FRESH-ID", "classes": ["pond"], "into": "lake"}',
+    "POST /api/classes/{class_id}/rename": '{"operation": "FRESH-ID", "name": "lake"}',
+    "POST /api/classes/{class_id}/retire": '{"operation": "FRESH-ID"}',
+    "POST /api/versions/{number}/rollback": '{"reason": ""}',
+}
+
 
 def document(ask: Ask) -> Response:
     return JSONResponse(describe())
 
 
 def show(ask: Ask) -> Response:
-    return page("api.html", **common(ask), operations=_operations(describe()))
+    found = describe()
+    return page(
+        "api.html",
+        **common(ask),
+        operations=_operations(found),
+        schemas=found["components"]["schemas"],
+        examples=EXAMPLES,
+    )
 
 
 @cache
 def describe() -> dict[str, Any]:
     """The whole description, as OpenAPI 3.1."""
-    from monitor.desk.table import API
+    from monitor.desk.route_table import API
 
     kinds: dict[tuple[type[BaseModel], str], None] = {(models.ErrorOut, "serialization"): None}
     for rule in API:

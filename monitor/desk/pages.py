@@ -9,21 +9,27 @@ from urllib.parse import parse_qs
 from starlette.responses import RedirectResponse, Response
 
 from monitor import __version__
-from monitor.desk import sessions
-from monitor.desk.activity import novelty_over_time
-from monitor.desk.asking import Ask
+from monitor.desk import openid, sessions
+from monitor.desk.api_images import mapped_pools
+from monitor.desk.checked_request import Ask
 from monitor.desk.errors import NoSuchPage
-from monitor.desk.files import STATIC
-from monitor.desk.plot import Mark, draw
-from monitor.desk.queue import read_queue
-from monitor.desk.replies import page
-from monitor.desk.timeline import Entry, read_timeline
+from monitor.desk.history_sentences import Entry, read_timeline
+from monitor.desk.home import read_home
+from monitor.desk.http_replies import page
+from monitor.desk.novelty_activity import novelty_over_time
+from monitor.desk.novelty_plot import Mark, draw_all
+from monitor.desk.outage_banner import shown_outages
+from monitor.desk.question_queue import read_queue
+from monitor.desk.static_files import STATIC
 from monitor.desk.tokens import Role, holder_of, holders
-from monitor.people.catalog import Standing, list_classes
-from monitor.people.versions import list_versions
+from monitor.people.class_catalog import Standing, list_classes
+from monitor.people.version_history import list_versions
+from monitor.people.version_manifest import current_knowledge
 
-PAGES = ("/", "/classes", "/history", "/api")
+PAGES = ("/", "/questions", "/images", "/map", "/classes", "/history", "/api")
 """Where one may be sent after signing in; no address ever comes from a request."""
+
+_LIVING = (Standing.KNOWN, Standing.NAMED)
 
 _MARKED = {
     "class.discovered": "discovery",
@@ -33,17 +39,37 @@ _MARKED = {
 }
 
 
-def queue(ask: Ask) -> Response:
-    return page("queue.html", **common(ask), queue=_queue(ask))
+def home(ask: Ask) -> Response:
+    return page("home.html", **common(ask), home=read_home(ask.store, ask.settings.pools.size))
 
 
-def queue_part(ask: Ask) -> Response:
-    """The part of the queue page that changes, rendered by the same template."""
-    return page("queue_part.html", **common(ask), queue=_queue(ask))
+def questions(ask: Ask) -> Response:
+    return page("questions.html", **common(ask), queue=_queue(ask))
+
+
+def questions_part(ask: Ask) -> Response:
+    """The part of the questions page that changes, rendered by the same template."""
+    return page("questions_part.html", **common(ask), queue=_queue(ask))
 
 
 def _queue(ask: Ask) -> Any:
     return read_queue(ask.store, ask.person.name, ask.config.shown)
+
+
+def images(ask: Ask) -> Response:
+    with ask.store.reading() as tx:
+        rows = sorted(tx.classes.living(), key=lambda row: row.name.casefold())
+    palette = [view for view in list_classes(ask.store) if view.standing in _LIVING]
+    return page("images.html", **common(ask), classes=rows, palette=palette)
+
+
+def pool_map(ask: Ask) -> Response:
+    with ask.store.reading() as tx:
+        found = mapped_pools(tx)
+    wanted = ask.query.pool
+    chosen = next((pool for pool in found if pool.id == wanted), found[0] if found else None)
+    palette = [view for view in list_classes(ask.store) if view.standing in _LIVING]
+    return page("map.html", **common(ask), pools=found, chosen=chosen, palette=palette)
 
 
 def classes(ask: Ask) -> Response:
@@ -56,13 +82,19 @@ def classes(ask: Ask) -> Response:
 
 def history(ask: Ask) -> Response:
     entries = read_timeline(ask.store)
-    marks = [Mark(one.at, _MARKED[one.kind], one.text) for one in entries if one.kind in _MARKED]
-    plots = [draw(series, marks) for series in novelty_over_time(ask.store)]
+    marks = [
+        Mark(one.at, _MARKED[one.kind], one.text, one.version)
+        for one in entries
+        if one.kind in _MARKED
+    ]
+    expected = current_knowledge(ask.store).exceedance
+    plots = draw_all(novelty_over_time(ask.store), marks, expected)
     return page(
         "history.html",
         **common(ask),
         days=_by_day(entries),
         plots=plots,
+        expected=expected,
         versions=list(reversed(list_versions(ask.store))),
     )
 
@@ -75,7 +107,18 @@ def _by_day(entries: list[Entry]) -> list[tuple[str, list[Entry]]]:
 
 
 def sign_in(ask: Ask) -> Response:
-    return page("sign_in.html", next=_next(ask.query.next), wrong=False, is_open=ask.is_open)
+    return _sign_in(ask, _next(ask.query.next))
+
+
+def _sign_in(ask: Ask, goal: str, *, wrong: str = "", status: int = 200) -> Response:
+    return page(
+        "sign_in.html",
+        status=status,
+        next=goal,
+        wrong=wrong,
+        is_open=ask.is_open,
+        oidc=ask.oidc is not None,
+    )
 
 
 def take_token(ask: Ask) -> Response:
@@ -83,15 +126,53 @@ def take_token(ask: Ask) -> Response:
     form = parse_qs(ask.body.decode("utf-8", "replace"), max_num_fields=4)
     token = form.get("token", [""])[0].strip()
     goal = _next(form.get("next", ["/"])[0])
-    with ask.store.reading() as tx:
-        found, now = holder_of(token, holders(tx, os.environ)), tx.now
-    if found is None:
-        return page("sign_in.html", status=401, next=goal, wrong=True, is_open=ask.is_open)
-    key = sessions.session_key(ask.store)
-    response = RedirectResponse(goal, status_code=303)
+    with ask.store.transaction() as tx:
+        found = holder_of(token, holders(tx, os.environ))
+        if found is None:
+            words = "This token is not known here. Ask whoever runs the desk for a new one."
+            return _sign_in(ask, goal, wrong=words, status=401)
+        cookie = sessions.begin(tx, found.name, found.role, via="token", digest=found.digest)
+    return _signed_in(ask, RedirectResponse(goal, status_code=303), cookie)
+
+
+def to_provider(ask: Ask) -> Response:
+    """Off to the provider of OpenID Connect."""
+    if ask.oidc is None:
+        raise NoSuchPage("there is no such page")
+    begun = ask.oidc.begin(_next(ask.query.next))
+    response = RedirectResponse(begun.url, status_code=303)
+    response.set_cookie(
+        openid.COOKIE,
+        sessions.seal(ask.key, begun.kept),
+        max_age=60 * openid.MINUTES,
+        httponly=True,
+        # The provider's page sends people back here: a strict cookie would stay behind.
+        samesite="lax",
+        secure=ask.is_https,
+        path="/sign-in",
+    )
+    return response
+
+
+def from_provider(ask: Ask) -> Response:
+    """Back from the provider, with a code that says who it was."""
+    if ask.oidc is None:
+        raise NoSuchPage("there is no such page")
+    kept = sessions.unseal(ask.key, ask.cookies.get(openid.COOKIE, ""))
+    name, role = ask.oidc.finish(ask.query.code, ask.query.state, kept)
+    with ask.store.transaction() as tx:
+        cookie = sessions.begin(tx, name, role, via="oidc")
+    goal = _next(kept["goal"] if kept else "/")
+    # A page of our own leads on: the strict cookie would not go with a redirect from elsewhere.
+    response = _signed_in(ask, page("signed_in.html", name=name, goal=goal), cookie)
+    response.delete_cookie(openid.COOKIE, path="/sign-in")
+    return response
+
+
+def _signed_in(ask: Ask, response: Response, cookie: str) -> Response:
     response.set_cookie(
         sessions.COOKIE,
-        sessions.issue(found, key, now),
+        cookie,
         max_age=int(sessions.LASTS.total_seconds()),
         httponly=True,
         samesite="strict",
@@ -103,6 +184,7 @@ def take_token(ask: Ask) -> Response:
 def sign_out(ask: Ask) -> Response:
     with ask.store.transaction() as tx:
         tx.queries.release(ask.person.name)
+        sessions.end(tx, ask.cookies.get(sessions.COOKIE, ""))
     response = RedirectResponse("/sign-in", status_code=303)
     response.delete_cookie(sessions.COOKIE, httponly=True, samesite="strict", secure=ask.is_https)
     return response
@@ -131,4 +213,5 @@ def common(ask: Ask) -> dict[str, Any]:
         "may_change": ask.person.role >= Role.ADMIN,
         "lease_seconds": ask.config.lease_seconds,
         "version": __version__,
+        "outages": shown_outages(ask.store),
     }

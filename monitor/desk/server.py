@@ -21,8 +21,8 @@ from anyio import to_thread
 from monitor.config import Config
 from monitor.desk.app import build
 from monitor.desk.errors import CannotStart
-from monitor.desk.housekeeping import housekeeping
-from monitor.jobs.state import open_store
+from monitor.desk.picture_cleanup import housekeeping
+from monitor.jobs.from_config import open_store
 
 THREADS = 12
 """Handlers at work at once. The store has one writer anyway, and its pool lends 15 connections."""
@@ -37,7 +37,7 @@ STOP_SECONDS = 10.0
 def serve(config: Config, *, ready: Callable[[str], None], stop: threading.Event) -> None:
     """Serve until ``stop`` is set or the process is told to end; ``ready`` is given the address."""
     with open_store(config) as store:
-        app = build(store, config.desk)
+        app = build(store, config.desk, config)
         listening = listen(config.desk.host, config.desk.port)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
@@ -53,6 +53,8 @@ def serve(config: Config, *, ready: Callable[[str], None], stop: threading.Event
                 h11_max_incomplete_event_size=16 * 1024,
                 limit_concurrency=1000,
                 ws="none",
+                # Whoever connects is who connects: desk.proxy decides which proxies are believed.
+                proxy_headers=False,
             )
         )
 

@@ -1,7 +1,7 @@
-"""A signed-in browser: a cookie that proves itself, so that a restart signs nobody out.
+"""A signed-in browser: a random cookie, and what it stands for in the store.
 
-The cookie holds a name and a moment, and a seal over both and the token's hash, made with a key
-that lives in the store. Removing the token breaks the seal.
+The store keeps a hash of the cookie only. A restart of the desk signs nobody out; signing out ends
+the session at once, wherever the cookie was copied to, and so does removing the token behind it.
 """
 
 from __future__ import annotations
@@ -9,22 +9,27 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
+import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
-from monitor.desk.tokens import Holder
-from monitor.store.store import Store
+from monitor.desk.tokens import Holder, Role
+from monitor.store.store import Store, Transaction
 
 COOKIE = "conclad_desk"
 LASTS = timedelta(days=7)
-"""A working week and the weekend after it; then the token is asked for again."""
+"""A working week and the weekend after it; then people sign in again."""
 
+SESSIONS = "desk_sessions"
 _ROOM, _KEY = "desk", "session_key"
+_SHAPE = re.compile(r"^[A-Za-z0-9_-]{43}$")
 
 
 def session_key(store: Store) -> bytes:
-    """The key of this state, drawn when it is first needed."""
+    """The key of this state, drawn when it is first needed; it seals what pages are given."""
     with store.transaction() as tx:
         text = tx.notes.get(_ROOM, _KEY)
         if text is None:
@@ -33,24 +38,50 @@ def session_key(store: Store) -> bytes:
     return bytes.fromhex(text)
 
 
-def issue(holder: Holder, key: bytes, now: datetime) -> str:
-    """The cookie's value for somebody who has just shown a token."""
-    until = int((now + LASTS).timestamp())
-    name = base64.urlsafe_b64encode(holder.name.encode()).decode()
-    return f"{name}.{until}.{_seal(key, holder, until)}"
+def begin(tx: Transaction, name: str, role: Role, *, via: str, digest: str = "") -> str:
+    """Start a session, and return the cookie that stands for it.
+
+    ``digest`` is the hash of the token that was shown, if it was one.
+    """
+    for key, entry in tx.notes.all(SESSIONS).items():
+        if _until(entry) <= tx.now:
+            tx.notes.delete(SESSIONS, key)
+    value = secrets.token_urlsafe(32)
+    entry = {
+        "name": name,
+        "role": role.word,
+        "via": via,
+        "token": digest,
+        "until": (tx.now + LASTS).isoformat(),
+    }
+    tx.notes.set(SESSIONS, _name(value), entry)
+    tx.events.append("desk.signed_in", {"who": name, "role": role.word, "via": via})
+    return value
 
 
-def read(value: str, known: Sequence[Holder], key: bytes, now: datetime) -> Holder | None:
+def end(tx: Transaction, value: str) -> None:
+    """Nobody comes in with this cookie any more."""
+    if not _SHAPE.match(value):
+        return
+    entry = tx.notes.get(SESSIONS, _name(value))
+    if entry is not None:
+        tx.notes.delete(SESSIONS, _name(value))
+        tx.events.append("desk.signed_out", {"who": entry["name"]})
+
+
+def read(tx: Transaction, value: str, known: Sequence[Holder]) -> Holder | None:
     """Who the cookie belongs to; None if it is worn out, made up, or its token is gone."""
-    parts = value.split(".")
-    if len(parts) != 3 or not parts[1].isdigit() or len(parts[1]) > 12:
+    if not _SHAPE.match(value):
         return None
-    until = int(parts[1])
+    entry = tx.notes.get(SESSIONS, _name(value))
+    if entry is None or _until(entry) <= tx.now:
+        return None
+    if not entry["token"]:
+        return Holder(entry["name"], Role.named(entry["role"]), "")
     for holder in known:
-        name = base64.urlsafe_b64encode(holder.name.encode()).decode()
-        if hmac.compare_digest(name.encode(), parts[0].encode()):
-            sealed = hmac.compare_digest(_seal(key, holder, until).encode(), parts[2].encode())
-            return holder if sealed and until > now.timestamp() else None
+        same = hmac.compare_digest(holder.digest.encode(), entry["token"].encode())
+        if same and holder.name == entry["name"]:
+            return holder
     return None
 
 
@@ -59,6 +90,32 @@ def csrf_token(key: bytes, subject: str) -> str:
     return hmac.new(key, b"csrf\0" + subject.encode(), hashlib.sha256).hexdigest()
 
 
-def _seal(key: bytes, holder: Holder, until: int) -> str:
-    text = f"session\0{holder.name}\0{until}\0{holder.digest}"
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+def seal(key: bytes, values: Mapping[str, Any]) -> str:
+    """A few values for a cookie of our own, which nobody else can make."""
+    text = base64.urlsafe_b64encode(json.dumps(values, sort_keys=True).encode()).decode()
+    return f"{text}.{_mac(key, text)}"
+
+
+def unseal(key: bytes, sealed: str) -> dict[str, Any] | None:
+    """What was sealed; None if it was not us.
+
+    >>> unseal(b"k", seal(b"k", {"a": 1})), unseal(b"x", seal(b"k", {"a": 1}))
+    ({'a': 1}, None)
+    """
+    text, _, mac = sealed.partition(".")
+    if not hmac.compare_digest(mac.encode(), _mac(key, text).encode()):
+        return None
+    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(text))
+    return found
+
+
+def _mac(key: bytes, text: str) -> str:
+    return hmac.new(key, b"seal\0" + text.encode(), hashlib.sha256).hexdigest()
+
+
+def _name(value: str) -> str:
+    return hashlib.sha256(value.encode()).hexdigest()
+
+
+def _until(entry: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(entry["until"])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from monitor.desk.errors import BadToken
-from monitor.people.naming import clean_name
+from monitor.people.class_names import clean_name
 from monitor.store.store import Store, Transaction
 
 ROOM = "desk_tokens"
@@ -56,7 +56,7 @@ class Holder:
     created_at: str | None = None
 
 
-def add_token(store: Store, name: str, role: Role) -> str:
+def add_token(store: Store, name: str, role: Role, *, by: str | None = None) -> str:
     """Make a token; it is shown this once, and only its hash is kept."""
     name = clean_name(name)
     token = PREFIX + secrets.token_urlsafe(32)
@@ -67,17 +67,17 @@ def add_token(store: Store, name: str, role: Role) -> str:
             )
         entry = {"role": role.word, "digest": digest(token), "created_at": tx.now.isoformat()}
         tx.notes.set(ROOM, name, entry)
-        tx.events.append("token.added", {"name": name, "role": role.word})
+        tx.events.append("token.added", {"name": name, "role": role.word, "by": by})
     return token
 
 
-def remove_token(store: Store, name: str) -> None:
+def remove_token(store: Store, name: str, *, by: str | None = None) -> None:
     """Whoever holds it is signed out at once."""
     with store.transaction() as tx:
         if tx.notes.get(ROOM, name) is None:
             raise BadToken(f"{name!r}: has no token; 'conclad tokens list' shows who has one")
         tx.notes.delete(ROOM, name)
-        tx.events.append("token.removed", {"name": name})
+        tx.events.append("token.removed", {"name": name, "by": by})
 
 
 def holders(tx: Transaction, environment: Mapping[str, str] = os.environ) -> list[Holder]:

@@ -7,8 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from monitor.config import Config
-from monitor.doctor import cluster, machine, places
-from monitor.doctor.report import Check
+from monitor.doctor import cluster_check as cluster
+from monitor.doctor import machine_check as machine
+from monitor.doctor import storage_check as places
+from monitor.doctor.findings import Check
 
 
 def examine(config: Config, *, address: str | None = None, quick: bool = False) -> Iterator[Check]:
@@ -32,7 +34,7 @@ def examine(config: Config, *, address: str | None = None, quick: bool = False) 
                 yield machine.port(name, section.host, section.port, monitor_runs=running)
         if not quick:
             # Late: torch takes seconds to import.
-            from monitor.doctor import compute
+            from monitor.doctor import compute_check as compute
 
             yield compute.devices()
             yield from compute.backbone(config, store)

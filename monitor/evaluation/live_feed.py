@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.evaluation.data import LabelledFeatures
+from monitor.evaluation.labelled_features import LabelledFeatures
 from monitor.evaluation.live_plan import LivePlan
 
 Floats = NDArray[np.float32]

@@ -6,7 +6,7 @@ They are handed in: this package lies below theirs and knows neither state nor c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.evaluation.live_feed import Floats, Pool
+from monitor.novelty.class_growth import grow_classes
 from monitor.novelty.detector import Detector, Scores
-from monitor.novelty.drift import DriftSettings, DriftVerdict, Sketch
+from monitor.novelty.drift.source_drift import DriftSettings, DriftVerdict, Sketch
 from monitor.novelty.inner_loop import Update, drive, inner_loop
-from monitor.novelty.trigger import Evidence, TriggerSettings, Watch
+from monitor.novelty.settled_verdicts import SettledVerdicts, settle_pool
+from monitor.novelty.trigger.decision import Evidence, TriggerState
+from monitor.novelty.trigger.settings import TriggerSettings
 
 #: Why people were asked: the trigger, the weekly allowance, or a shift that has begun.
 Kind = Literal["quiet", "round", "probe", "confirm"]
@@ -64,6 +67,7 @@ class Taken:
     detector: Detector
     verdicts: Scores
     update: Update | None
+    settled: SettledVerdicts
 
     @property
     def questions(self) -> int:
@@ -88,7 +92,7 @@ class LiveMonitor:
         self.detector = detector
         self._steps, self._settings, self._seed = steps, settings, seed
         self._sketch = Sketch.of(detector)
-        self._watch = Watch()
+        self._watch = TriggerState()
         self._states: States = {}
 
     def take(self, pool: Pool, at: float) -> Taken:
@@ -102,8 +106,10 @@ class LiveMonitor:
         budget = self._steps.budget(len(pool.features))
         if kind != "round" and any(v.started for v in looked.verdicts.values()):
             kind, budget = "confirm", min(budget, DriftSettings().confirm_labels)
+        shifted = [source for source, verdict in looked.verdicts.items() if verdict.shifted]
         if kind == "quiet":
-            return Taken(kind, detector, verdicts, None)
+            settled = self._settle(detector, pool, {}, shifted, ())
+            return Taken(kind, detector, verdicts, None, settled)
         probe = min(decision.questions, budget) if kind == "probe" else 0
         loop = inner_loop(detector, pool.features, budget=budget, seed=self._seed, probe=probe)
         update = drive(loop, lambda i: str(pool.labels[i]))
@@ -114,4 +120,32 @@ class LiveMonitor:
         elif not probe:
             # A few questions of a probe do not say that nothing is new.
             self._watch = self._watch.nothing_new(looked.seen.strength)
-        return Taken(kind, detector, verdicts, update)
+        asked = {row: str(pool.labels[row]) for r in update.rounds for row in r.asked}
+        learnt = [row for d in update.discoveries for row in d.samples]
+        settled = self._settle(detector, pool, asked, shifted, learnt)
+        return Taken(kind, detector, verdicts, update, settled)
+
+    def _settle(
+        self,
+        detector: Detector,
+        pool: Pool,
+        answers: Mapping[int, str],
+        shifted: Sequence[str],
+        learnt: Sequence[int],
+    ) -> SettledVerdicts:
+        """Settle a pool with the detector that asked, and teach the one in use."""
+        settled = settle_pool(
+            detector,
+            pool.features,
+            answers,
+            sources=pool.sources.tolist(),
+            shifted=shifted,
+            seed=self._seed,
+        )
+        growth = grow_classes(
+            self.detector, pool.features, settled, answers, taken=learnt, seed=self._seed
+        )
+        if growth is not None:
+            self.detector = growth.detector
+            self._sketch = Sketch.of(self.detector)
+        return settled

@@ -14,7 +14,7 @@ from scipy import stats
 from monitor.evaluation.live_feed import Floats
 from monitor.evaluation.shift_naive import mmd_p_value
 from monitor.novelty.detector import Detector
-from monitor.novelty.settings import Settings
+from monitor.novelty.paper.settings import PaperSettings
 
 Alarm = Callable[[Floats], bool]
 
@@ -32,7 +32,7 @@ def live_alarms(
     rng: np.random.Generator,
 ) -> Mapping[str, Alarm]:
     """An alarm for each of :data:`NAIVE`, from the images that ``detector`` was fitted on."""
-    published = Detector.fit(features, labels, settings=Settings.preset("paper"))
+    published = Detector.fit(features, labels, settings=PaperSettings())
     # As a detector sees them that has not been fitted on them.
     usual = detector.judged.score
     far = float(stats.norm.isf(level))

@@ -13,7 +13,7 @@ from monitor.evaluation.errors import (
     ShareError,
 )
 from monitor.evaluation.plans import FIVE_SEEDS
-from monitor.novelty.settings import Settings
+from monitor.novelty.settings import MethodSettings
 
 # A known class keeps at least so many images for the pools, and a new class has so many: with
 # fewer a pool would mostly show the same images again.
@@ -59,7 +59,7 @@ class LivePlan:
         for share in self.shares:
             if not 0 <= share < 1:
                 raise ShareError(f"--share {share:g}: a share of new images is from 0 to below 1")
-        least = Settings.preset("robust").least
+        least = MethodSettings().least
         if self.labelled < least:
             raise ClassTooSmallError(
                 f"--labelled {self.labelled}: a detector needs at least {least} images of a class"

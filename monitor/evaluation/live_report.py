@@ -14,13 +14,13 @@ matplotlib.use("Agg")
 import numpy as np
 from matplotlib.figure import Figure
 
-from monitor.evaluation.live import Record
 from monitor.evaluation.live_naive import NAIVE
-from monitor.evaluation.plots import Plot
-from monitor.evaluation.store import write_bytes
+from monitor.evaluation.live_record import Record
+from monitor.evaluation.report_figures import Plot
+from monitor.evaluation.report_tables import Table
+from monitor.evaluation.results_store import write_bytes
 from monitor.evaluation.summary import percent
-from monitor.evaluation.tables import Table
-from monitor.novelty.trigger import TriggerSettings
+from monitor.novelty.trigger.settings import TriggerSettings
 
 _NOTHING = "–"
 _OURS, _TRIGGER = "conclad", "its trigger alone"

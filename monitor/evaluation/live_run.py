@@ -18,11 +18,11 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from monitor.evaluation.data import LabelledFeatures, check_distinct
-from monitor.evaluation.live import LiveCell, Record, run_live_cell
+from monitor.evaluation.labelled_features import LabelledFeatures, check_distinct
 from monitor.evaluation.live_monitor import Steps
 from monitor.evaluation.live_plan import LivePlan
-from monitor.evaluation.store import (
+from monitor.evaluation.live_record import LiveCell, Record, run_live_cell
+from monitor.evaluation.results_store import (
     claim,
     code_digest,
     library_versions,
@@ -38,11 +38,11 @@ Datasets = Mapping[tuple[str, str], LabelledFeatures]
 # Every figure depends on these. By name: what is above this package may not be imported here.
 _CODE = (
     "monitor.novelty",
-    "monitor.pipeline.looking",
-    "monitor.pipeline.deciding",
-    "monitor.evaluation.cell",
+    "monitor.pipeline.pool_inspection",
+    "monitor.pipeline.pool_decision",
+    "monitor.evaluation.plan_cell",
     "monitor.evaluation.shift_naive",
-    "monitor.evaluation.live",
+    "monitor.evaluation.live_record",
     "monitor.evaluation.live_feed",
     "monitor.evaluation.live_monitor",
     "monitor.evaluation.live_naive",

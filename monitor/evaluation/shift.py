@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.evaluation.cell import auroc
 from monitor.evaluation.errors import ShiftError
+from monitor.evaluation.plan_cell import auroc
 from monitor.evaluation.protocol import labels_for
 from monitor.evaluation.shift_data import Seen
 from monitor.evaluation.shift_feeds import Record, watched, watched_without_shift
 from monitor.novelty.detector import Detector
-from monitor.novelty.drift import Sketch
-from monitor.novelty.drift_adapt import adapt
+from monitor.novelty.drift.adaptation import adapt
+from monitor.novelty.drift.source_drift import Sketch
 from monitor.novelty.inner_loop import drive, inner_loop
 
 Floats = NDArray[np.float32]

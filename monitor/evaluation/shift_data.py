@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.backbones.engine import Engine
+from monitor.backbones.feature_cache import Chunk, FeatureCache, cache_root
 from monitor.evaluation.shift_images import corrupted
-from monitor.feed.cache import Chunk, FeatureCache, cache_root
-from monitor.feed.dataset import CHUNK, Sample
-from monitor.feed.engine import Engine
-from monitor.feed.images import Decoded, decode
+from monitor.feed.labelled_dataset import CHUNK, Sample
+from monitor.images.decode import Decoded, decode
 
 
 @dataclass(frozen=True, slots=True)

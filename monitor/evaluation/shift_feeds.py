@@ -11,12 +11,13 @@ from scipy.stats import betabinom
 
 from monitor.evaluation.shift_data import Seen
 from monitor.evaluation.shift_naive import naive_alarms
-from monitor.novelty.drift import DriftSettings
-from monitor.novelty.drift_pool import Watched, watch
-from monitor.novelty.drift_split import SourceSplit
+from monitor.novelty.drift.explained_by_shift import SourceSplit
+from monitor.novelty.drift.pool_drift import PoolDrift, observe_pool
+from monitor.novelty.drift.source_drift import DriftSettings
 from monitor.novelty.inner_loop import drive, inner_loop
-from monitor.novelty.pool_look import look
-from monitor.novelty.trigger import Evidence, TriggerSettings, Watch
+from monitor.novelty.trigger.decision import Evidence, TriggerState
+from monitor.novelty.trigger.pool_novelty import measure_novelty
+from monitor.novelty.trigger.settings import TriggerSettings
 
 if TYPE_CHECKING:
     from monitor.evaluation.shift import ShiftWorld
@@ -45,10 +46,10 @@ def watched(world: ShiftWorld, shifted: Seen) -> Record:
     """
     quiet = _Quiet(world)
     draw = _drawn(world, shifted)
-    state, trigger, triggered = quiet.state, Watch(), False
+    state, trigger, triggered = quiet.state, TriggerState(), False
     for number in (1, 2):
         pool = draw()
-        found = quiet.watch(state, pool, number)
+        found = quiet.observe_pool(state, pool, number)
         state = found.states
         seen = _evidence(world, pool, found.split.sources[_SOURCE])
         trigger, decision = trigger.decided(seen, at=quiet.at(number), settings=_TRIGGER)
@@ -75,7 +76,7 @@ def _evidence(world: ShiftWorld, pool: Floats, part: SourceSplit) -> Evidence:
     count that the shift leaves above T_inner.
     """
     if not part.shifted:
-        seen = look(world.detector, pool)
+        seen = measure_novelty(world.detector, pool)
         return Evidence(seen.strength, images=len(pool), references=seen.references)
     usual = world.detector.fre_calibration
     above = usual.exceedance * usual.count
@@ -113,7 +114,7 @@ def _year(world: ShiftWorld, quiet: _Quiet) -> Record:
         shares = world.rng.dirichlet(np.full(len(by_class), _MIX))
         counts = world.rng.multinomial(world.plan.pool, shares)
         rows = [world.rng.choice(own, n) for own, n in zip(by_class, counts, strict=True)]
-        found = quiet.watch(state, world.old.features[np.concatenate(rows)], number)
+        found = quiet.observe_pool(state, world.old.features[np.concatenate(rows)], number)
         state = found.states
         alarms += found.verdicts[_SOURCE].started
     allowed = world.plan.days / quiet.settings.false_alarm_days
@@ -129,15 +130,15 @@ class _Quiet:
         pools = [_drawn(world, world.old)() for _ in range(self.settings.quiet_pools)]
         self.state: Any = {}
         for number, pool in enumerate(pools, start=1 - len(pools)):
-            self.state = self.watch(self.state, pool, number).states
+            self.state = self.observe_pool(self.state, pool, number).states
         run = self.settings.false_alarm_days * 24 / _HOURS
         rng = np.random.default_rng(world.seed)
         self._naive = naive_alarms(world.detector.s0, pools, run, rng)
 
-    def watch(self, state: Any, pool: Floats, number: int) -> Watched:
+    def observe_pool(self, state: Any, pool: Floats, number: int) -> PoolDrift:
         """One more pool; the first after the quiet period has number one."""
         sources = [_SOURCE] * len(pool)
-        return watch(
+        return observe_pool(
             self._world.sketch, state, pool, sources, at=self.at(number), settings=self.settings
         )
 
@@ -151,7 +152,7 @@ class _Quiet:
         state = self.state
         for number in range(1, _PATIENCE + 1):
             pool = draw()
-            found = self.watch(state, pool, number)
+            found = self.observe_pool(state, pool, number)
             state = found.states
             alarms = {"ours": bool(found.shifted)}
             alarms |= {n: alarm(pool) for n, alarm in self._naive.items() if first[n] is None}

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from monitor.evaluation.report_tables import Table
+from monitor.evaluation.results_store import write_bytes
 from monitor.evaluation.shift_feeds import Record
-from monitor.evaluation.store import write_bytes
-from monitor.evaluation.tables import Table
 
 # The severity at which a shift is plain to see and must be told soon.
 _PLAIN = 3

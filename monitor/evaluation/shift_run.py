@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 
 import monitor.novelty
+from monitor.backbones.backbone import load_backbone
+from monitor.backbones.backbone_spec import BackboneSpec
+from monitor.backbones.engine import open_engine
+from monitor.evaluation.results_store import read_json, write_json
 from monitor.evaluation.shift import ShiftPlan, ShiftWorld, measure
 from monitor.evaluation.shift_data import Lottery, Seen, seen_through
 from monitor.evaluation.shift_feeds import Record
-from monitor.evaluation.store import read_json, write_json
-from monitor.feed.backbone import load_backbone
 from monitor.feed.contract import Columns
-from monitor.feed.dataset import embed_dataset
-from monitor.feed.engine import open_engine
-from monitor.feed.spec import BackboneSpec
+from monitor.feed.labelled_dataset import embed_dataset
 
 Progress = Callable[[str], None]
 

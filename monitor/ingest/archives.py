@@ -18,11 +18,11 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from monitor.ingest.errors import Unreadable
-from monitor.ingest.files import File, Stamp
-from monitor.ingest.images import LARGEST, picture_of
+from monitor.ingest.image_files import LARGEST, picture_of
+from monitor.ingest.image_names import Reading, name_image, whole_file
 from monitor.ingest.kinds import Kind, is_passed_over, kind_of
-from monitor.ingest.naming import Reading, name_image, whole_file
-from monitor.ingest.pictures import Finished, Handed, Item, Known, LeftOut
+from monitor.ingest.reader_items import Finished, Handed, Item, Known, LeftOut
+from monitor.ingest.source_files import File, Stamp
 
 _BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError)
 _LARGEST_NOTE = 2**20

@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from monitor.ingest.errors import FeedRefused
-from monitor.ingest.journal import Journal
-from monitor.ingest.pictures import Picture
+from monitor.ingest.ingest_journal import Journal
+from monitor.ingest.reader_items import Picture
 
 GROUP_ROWS = 256
 """Images of a row group: the pieces in which the monitor hands out work."""

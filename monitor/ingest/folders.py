@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 from monitor.ingest.archives import read_archive
 from monitor.ingest.errors import Unreadable
-from monitor.ingest.files import File, Settling, Stamp, Walk
-from monitor.ingest.images import hand_over, item_of, read_whole
+from monitor.ingest.image_files import hand_over, item_of, read_whole
+from monitor.ingest.image_names import Reading, whole_file
 from monitor.ingest.kinds import Kind, is_whole
-from monitor.ingest.naming import Reading, whole_file
-from monitor.ingest.pictures import Finished, Handed, Idle, Item, Known, LeftOut
-from monitor.ingest.tables import read_table
+from monitor.ingest.parquet_tables import read_table
+from monitor.ingest.reader_items import Finished, Handed, Idle, Item, Known, LeftOut
+from monitor.ingest.source_files import File, Settling, Stamp, Walk
 
 LATE_SECONDS = 0.2
 """Between two looks at files that were being written when their turn came."""
@@ -136,7 +136,7 @@ def _reader(file: File, reading: Reading) -> tuple[Reader, str]:
 
         return read_item, settings_of(reading.options)
     if file.kind is Kind.TIFF:
-        from monitor.ingest.scenes import is_scene, read_scene
+        from monitor.ingest.satellite_scenes import is_scene, read_scene
 
         if is_scene(file):
             return read_scene, reading.options.scenes.key()

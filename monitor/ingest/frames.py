@@ -14,7 +14,7 @@ import simplejpeg
 from numpy.typing import NDArray
 
 from monitor.ingest.errors import MissingExtra
-from monitor.ingest.options import VideoOptions
+from monitor.ingest.ingest_options import VideoOptions
 
 if TYPE_CHECKING:
     import av

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from PIL import Image
 
-from monitor.feed.formats import sniff
+from monitor.images.formats import sniff
 
 
 class Kind(StrEnum):

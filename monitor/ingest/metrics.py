@@ -8,9 +8,9 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from monitor.ingest.cameras import CameraState
 from monitor.ingest.errors import OptionRefused
-from monitor.ingest.live import CameraState
-from monitor.ingest.tally import Tally
+from monitor.ingest.ingest_tally import Tally
 
 
 class IngestCollector(Collector):

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from monitor.ingest.errors import Unreadable
-from monitor.ingest.files import File, Stamp
-from monitor.ingest.naming import Named, Reading, whole_file
-from monitor.ingest.options import Options
-from monitor.ingest.pictures import Finished, Handed
-from monitor.ingest.scenes import opened, tiles
+from monitor.ingest.image_names import Named, Reading, whole_file
+from monitor.ingest.ingest_options import Options
+from monitor.ingest.reader_items import Finished, Handed
+from monitor.ingest.satellite_scenes import opened, tiles
+from monitor.ingest.source_files import File, Stamp
 
 LARGEST = 16 * 2**20
 """Bytes of an item; those with many assets have some hundred kilobytes."""

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
+from monitor.ingest.capture_times import from_nanoseconds
 from monitor.ingest.errors import Unreadable
-from monitor.ingest.files import File, Stamp
 from monitor.ingest.frames import Sampling, need_av, open_video, read_frames
-from monitor.ingest.moments import from_nanoseconds
-from monitor.ingest.naming import Reading, fingerprint, name_image, whole_file
-from monitor.ingest.pictures import (
+from monitor.ingest.image_names import Reading, fingerprint, name_image, whole_file
+from monitor.ingest.reader_items import (
     Finished,
     Handed,
     Item,
@@ -21,6 +20,7 @@ from monitor.ingest.pictures import (
     Repeated,
     short_hash,
 )
+from monitor.ingest.source_files import File, Stamp
 
 if TYPE_CHECKING:
     from av.container import InputContainer

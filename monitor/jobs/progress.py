@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """One moment of a job.
 
-    >>> Progress("embed", 30, 120, "images").share
+    >>> JobProgress("embed", 30, 120, "images").share
     0.25
     """
 
@@ -25,8 +25,8 @@ class Progress:
         return self.done / self.total if self.total else None
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[JobProgress], None]
 
 
-def silent(progress: Progress) -> None:
+def silent(progress: JobProgress) -> None:
     """Nobody listens."""

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from monitor.novelty.arrays import Bools, Floats, Ints, as_features
-from monitor.novelty.bank import SubspaceBank
 from monitor.novelty.errors import (
     ClassTooSmall,
     DuplicateClass,
@@ -20,9 +19,12 @@ from monitor.novelty.errors import (
     UnknownClass,
 )
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.novelty.opinions import Means, Opinions, References
-from monitor.novelty.settings import Settings
+from monitor.novelty.references import JudgedReferences, References
+from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.verdict_score import ModeMeans, Opinions
+from monitor.novelty.settings import MethodSettings
 from monitor.novelty.subspace import Subspace
+from monitor.novelty.subspace_bank import SubspaceBank
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,8 +35,9 @@ class KnownClass:
     subspace for each of its modes (its look by day and by night, or the parts that a merge
     brought together): a sample's FRE to the class is the least over them. ``references`` are
     samples of the class, for calibration and as its memory; ``own`` is the squared FRE of each
-    to its own class, by a subspace that was fitted without it. ``held`` counts samples that no
-    mode was fitted on.
+    to its own class, by a subspace that was fitted without it; ``said`` is true for those that a
+    person labelled. ``held`` counts samples that no mode was fitted on. A class that is not
+    ``confirmed`` rests on too few answers: what resembles it is named, and still novel.
     """
 
     id: str
@@ -42,10 +45,12 @@ class KnownClass:
     modes: tuple[Subspace, ...]
     references: Floats
     own: Floats
+    said: Bools
     held: int = 0
     origin: str = "fit"
     human: int = 0
     pseudo: int = 0
+    confirmed: bool = True
 
     @property
     def count(self) -> int:
@@ -54,6 +59,7 @@ class KnownClass:
 
     @property
     def components(self) -> int:
+        """Directions of all modes."""
         return sum(mode.components for mode in self.modes)
 
     @classmethod
@@ -63,14 +69,20 @@ class KnownClass:
         name: str,
         features: Floats,
         *,
-        settings: Settings,
+        settings: MethodSettings,
         rng: np.random.Generator,
         origin: str = "fit",
-        human: int = 0,
-        pseudo: int = 0,
+        said: Bools | None = None,
+        confirmed: bool = True,
     ) -> KnownClass:
-        """Fit a subspace, and say what samples that it has not seen have there."""
+        """Fit a subspace, and say what samples that it has not seen have there.
+
+        ``said`` is true for samples that a person labelled; by default all of them. They come
+        first among the references, so that none of them is ever left out for others.
+        """
+        by_people = np.ones(len(features), dtype=bool) if said is None else said
         order = rng.permutation(len(features))
+        order = order[np.argsort(~by_people[order], kind="stable")]
         fitted = _cross_fitted if settings.folds else _held_out
         mode, references, own = fitted(features[order], settings)
         return cls(
@@ -79,14 +91,16 @@ class KnownClass:
             modes=(mode,),
             references=references,
             own=own,
+            said=by_people[order][: len(references)],
             held=len(features) - mode.count,
             origin=origin,
-            human=human,
-            pseudo=pseudo,
+            human=int(by_people.sum()) if origin != "fit" else 0,
+            pseudo=int((~by_people).sum()),
+            confirmed=confirmed,
         )
 
 
-def _cross_fitted(features: Floats, settings: Settings) -> tuple[Subspace, Floats, Floats]:
+def _cross_fitted(features: Floats, settings: MethodSettings) -> tuple[Subspace, Floats, Floats]:
     """A subspace of all samples; errors of some, each by a subspace without its fold.
 
     With fewer than three samples nothing could be said of a fit without one of them.
@@ -103,7 +117,7 @@ def _cross_fitted(features: Floats, settings: Settings) -> tuple[Subspace, Float
     return whole, references, own
 
 
-def _held_out(features: Floats, settings: Settings) -> tuple[Subspace, Floats, Floats]:
+def _held_out(features: Floats, settings: MethodSettings) -> tuple[Subspace, Floats, Floats]:
     """A subspace of most samples, and the errors of the rest: the paper's way."""
     held = held_out(len(features), settings)
     mode = Subspace.fit(features[held:], variance=settings.variance)
@@ -111,13 +125,10 @@ def _held_out(features: Floats, settings: Settings) -> tuple[Subspace, Floats, F
     return mode, references, mode.fre(references)
 
 
-def held_out(count: int, settings: Settings) -> int:
-    """How many of ``count`` samples of a class are held out; none while it is tiny.
-
-    At least three where they can be spared: a class without any would be unknown to whatever
-    compares a pool with what is held out.
-    """
-    return min(max(round(count * settings.validation), 3), max(count - 3, 0))
+def held_out(count: int, settings: MethodSettings) -> int:
+    """How many of ``count`` samples of a class are held out; none while it is tiny."""
+    least = settings.validation_least
+    return min(max(round(count * settings.validation), least), max(count - least, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +145,7 @@ class Calibration:
     count: int
 
     @classmethod
-    def of(cls, scores: Floats, settings: Settings) -> Calibration:
+    def of(cls, scores: Floats, settings: MethodSettings) -> Calibration:
         """Mean plus so many standard deviations of the scores of known samples."""
         values = np.asarray(scores, dtype=np.float64)
         return cls._at(float(values.mean()) + settings.deviations * float(values.std()), values)
@@ -157,8 +168,8 @@ class Scores:
     """One batch, scored: the score, the score over T_inner, the verdict, the nearest class.
 
     The nearest class is the one that a sample resembles most, which is not always the one whose
-    FRE is least: see :mod:`monitor.novelty.opinions`. ``p_known`` is the share of known samples
-    of that class that look at least as unusual.
+    FRE is least: see :mod:`monitor.novelty.robust.verdict_score`. ``p_known`` is the share of
+    known samples of that class that look at least as unusual.
     """
 
     score: Floats
@@ -168,32 +179,23 @@ class Scores:
     p_known: Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JudgedReferences:
-    """``rows`` among the references, their scores and the classes that they resemble."""
-
-    rows: Ints
-    score: Floats
-    nearest: Ints
-
-
 @dataclass(frozen=True, eq=False)
 class Detector:
     """Immutable: every change makes another detector and leaves this one as it was.
 
     >>> rng = np.random.default_rng(0)
-    >>> x = np.concatenate([rng.normal(c, 1, size=(40, 6)) for c in (0, 8)]).astype("f")
+    >>> x = np.concatenate([rng.normal(c, 1, size=(40, 20)) for c in (0, 8)]).astype("f")
     >>> detector = Detector.fit(x, ["water"] * 40 + ["forest"] * 40)
     >>> [c.name for c in detector.classes]
     ['forest', 'water']
-    >>> detector.score(np.full((1, 6), 50.0)).novel.tolist()
+    >>> detector.score(np.full((1, 20), 50.0)).novel.tolist()
     [True]
     """
 
     classes: tuple[KnownClass, ...]
     fre_calibration: Calibration
     fingerprint: Fingerprint
-    settings: Settings
+    settings: MethodSettings
     saved: Opinions | None = None
 
     @classmethod
@@ -203,13 +205,13 @@ class Detector:
         labels: Sequence[str],
         *,
         fingerprint: Fingerprint | None = None,
-        settings: Settings | None = None,
+        settings: MethodSettings | None = None,
         seed: int = 0,
     ) -> Detector:
         """Learn the initial classes from labelled features. Ids follow the sorted names."""
         x = as_features(features)
         names = as_labels(labels, len(x))
-        settings = settings or Settings.preset("robust")
+        settings = settings or RobustSettings()
         fingerprint = fingerprint or Fingerprint.of_features(x.shape[1])
         if fingerprint.dimension != x.shape[1]:
             raise FingerprintMismatch(
@@ -232,7 +234,7 @@ class Detector:
 
     @classmethod
     def of(
-        cls, classes: Sequence[KnownClass], *, fingerprint: Fingerprint, settings: Settings
+        cls, classes: Sequence[KnownClass], *, fingerprint: Fingerprint, settings: MethodSettings
     ) -> Detector:
         """A detector of these classes, calibrated on their references."""
         for what in ("id", "name"):
@@ -272,27 +274,30 @@ class Detector:
     @cached_property
     def opinions(self) -> Opinions | None:
         """What a verdict rests on besides FRE; None where FRE alone decides."""
-        if self.settings.score == "fre":
+        settings = self.settings
+        if not isinstance(settings, RobustSettings) or not settings.opinions:
             return None
         if self.saved is not None:
             return self.saved
         modes = [mode for c in self.classes for mode in c.modes]
-        means = Means(
+        means = ModeMeans(
             np.stack([mode.mean for mode in modes]),
             np.array([mode.count for mode in modes], dtype=np.intp),
             self._first_modes,
         )
-        return Opinions.of(means, self.references, self.settings)
+        return Opinions.of(means, self.references, settings)
 
     @cached_property
     def calibration(self) -> Calibration:
         """Of the verdict; :attr:`fre_calibration` is that of S⁰, the least FRE."""
-        if self.opinions is None:
+        settings = self.settings
+        if self.opinions is None or not isinstance(settings, RobustSettings):
             return self.fre_calibration
-        return Calibration.at_rate(self.opinions.usual, self.settings.false_novel)
+        return Calibration.at_rate(self.opinions.usual, settings.false_novel)
 
     @property
     def dimension(self) -> int:
+        """Of the features."""
         return self.fingerprint.dimension
 
     def fre(self, features: ArrayLike) -> Floats:
@@ -316,17 +321,23 @@ class Detector:
         """Judge a batch. The verdict on a row does not depend on the rows beside it."""
         x = as_features(features, dimension=self.dimension)
         errors = self._squared_fre(x)
-        if self.opinions is None:
+        settings = self.settings
+        if self.opinions is None or not isinstance(settings, RobustSettings):
             nearest: Ints = errors.argmin(axis=1)
             least = errors.min(axis=1)
-            score: Floats = least if self.settings.squared else np.sqrt(least)
+            score: Floats = least if settings.squared else np.sqrt(least)
             p_known = self._p_known(score)
         else:
-            score, nearest = self.opinions.judge(x, errors)
-            p_known = self.opinions.p_known(score, nearest)
+            score, nearest = self.opinions.judge(x, errors, settings)
+            p_known = self.opinions.p_known(score, nearest, settings)
         t_inner = self.calibration.t_inner
         ratio = (score / np.float32(t_inner)).astype(np.float32)
-        return Scores(score, ratio, score > t_inner, nearest, p_known)
+        novel = (score > t_inner) | ~self._confirmed[nearest]
+        return Scores(score, ratio, novel, nearest, p_known)
+
+    @cached_property
+    def _confirmed(self) -> Bools:
+        return np.array([c.confirmed for c in self.classes], dtype=bool)
 
     @cached_property
     def judged(self) -> JudgedReferences:
@@ -360,6 +371,10 @@ class Detector:
         """These classes besides the ones known; no FRE of a class already known changes."""
         return self._of([*self.classes, *classes])
 
+    def with_known(self, classes: Sequence[KnownClass]) -> Detector:
+        """These classes in place of the ones known."""
+        return self._of(classes)
+
     def without_class(self, id: str) -> Detector:
         """Forget a class: what looks like it will be news again."""
         gone = self.find(id)
@@ -374,6 +389,8 @@ class Detector:
             modes=tuple(mode for part in parts for mode in part.modes),
             references=np.concatenate([part.references for part in parts]),
             own=np.concatenate([part.own for part in parts]),
+            said=np.concatenate([part.said for part in parts]),
+            confirmed=any(part.confirmed for part in parts),
             held=sum(part.held for part in parts),
             human=sum(part.human for part in parts),
             pseudo=sum(part.pseudo for part in parts),
@@ -389,15 +406,15 @@ class Detector:
         return self._of([replace(c, name=name) if c.id == target.id else c for c in self.classes])
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """See :mod:`monitor.novelty.state`."""
-        from monitor.novelty.state import to_state
+        """See :mod:`monitor.novelty.detector_state`."""
+        from monitor.novelty.detector_state import to_state
 
         return to_state(self)
 
     @classmethod
     def from_state(cls, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> Detector:
-        """See :mod:`monitor.novelty.state`."""
-        from monitor.novelty.state import from_state
+        """See :mod:`monitor.novelty.detector_state`."""
+        from monitor.novelty.detector_state import from_state
 
         return from_state(arrays, meta)
 

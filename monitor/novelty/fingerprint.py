@@ -36,10 +36,12 @@ class Fingerprint:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Fingerprint:
+        """What :meth:`to_dict` gave."""
         return cls(**data)
 
     @classmethod

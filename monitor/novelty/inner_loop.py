@@ -1,5 +1,9 @@
 """The inner loop: asks, receives answers, and returns what was discovered.
 
+The frame is that of CONCLAD (Rios, Ndiour, Datta, Tickoo and Ahuja, 2024, section 2.2.2): ask, fit,
+score, pseudo-label, again. What happens in a step is :mod:`monitor.novelty.paper.linear_labeller`
+or :mod:`monitor.novelty.robust.graph_labeller`, by the detector's preset.
+
 It is a generator that knows nothing of the outside. It yields a :class:`Question`, is sent one
 answer per sample, and goes on until the budget or the novelty is used up. Whoever drives it may
 be a test with a label column or a monitor whose people answer next Tuesday; and since it is a
@@ -15,18 +19,16 @@ from typing import Literal
 
 import numpy as np
 
-from monitor.novelty.answers import Answers
 from monitor.novelty.arrays import Floats, Ints, as_features
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.errors import InvalidBudget
+from monitor.novelty.labeller import Labeller, PseudoLabel
+from monitor.novelty.paper.settings import PaperSettings
+from monitor.novelty.pool_answers import PoolAnswers
 from monitor.novelty.pool_score import PoolScore
-from monitor.novelty.rounds import Labeller, PseudoLabel
-from monitor.novelty.settings import Settings
+from monitor.novelty.robust.settings import RobustSettings
 
 Outcome = Literal["quiet", "nothing new", "discovered"]
-
-# With which certainty the share that may have been missed is bounded.
-_CERTAINTY = 0.95
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,9 +58,11 @@ class Discovery:
     name: str
     human: tuple[int, ...]
     pseudo: tuple[PseudoLabel, ...]
+    confirmed: bool = True
 
     @property
     def samples(self) -> list[int]:
+        """Named and pseudo-labelled ones."""
         return [*self.human, *(p.sample for p in self.pseudo)]
 
 
@@ -79,6 +83,7 @@ class Update:
 
     @property
     def labels(self) -> int:
+        """Questions that were asked."""
         return sum(len(r.asked) for r in self.rounds)
 
     def apply(
@@ -98,8 +103,8 @@ class Update:
                     settings=detector.settings,
                     rng=rng,
                     origin="discovered",
-                    human=len(d.human),
-                    pseudo=len(d.pseudo),
+                    said=np.arange(len(d.samples)) < len(d.human),
+                    confirmed=d.confirmed,
                 )
                 for id, d in zip(names, self.discoveries, strict=True)
             ]
@@ -131,36 +136,62 @@ def inner_loop(
         raise InvalidBudget(f"a budget of {budget} labels asks nothing; give at least 1")
     if budget > len(features):
         raise InvalidBudget(f"a budget of {budget} labels for a pool of {len(features)} samples")
-    settings = detector.settings
     labeller = _labeller(detector, features, seed)
-    answers = Answers.none(detector)
+    answers = PoolAnswers.none(detector)
     rounds: list[Round] = []
-    shares = _spending(budget, settings, probe)
     quiet = False
-    for number in range(1 + max(settings.iterations, len(shares) - 1)):
-        left = budget - len(answers)
-        count = min(shares[number], left) if number < len(shares) else 0
-        if number >= len(shares) and not answers.new_names:
+    for number, count in enumerate(_plan(labeller, budget, probe)):
+        if not count and not answers.new_names:
             break
-        step = labeller.step(number, answers, count)
+        step = labeller.step(number, answers, min(count, budget - len(answers)))
         given: Sequence[str | None] = ()
         if step.ask.size:
-            guesses = tuple(labeller.suggestion(int(i)) for i in step.ask)
-            given = yield Question(number, step.ask, guesses)
+            given = yield Question(number, step.ask, step.suggestions)
             answers = answers.plus(step.ask, given)
         asked = tuple(int(i) for i in step.ask)
         rounds.append(Round(number, asked, tuple(given), step.above, step.t_inner))
         if step.done or (probe and not answers.new_names):
             quiet = not answers.new_names
             break
-    conclusion = labeller.conclude(answers)
+    result = labeller.conclude(answers)
     discoveries = tuple(
-        Discovery(name, tuple(rows), tuple(p for p in conclusion.pseudo if p.name == name))
+        Discovery(
+            name,
+            tuple(rows),
+            tuple(p for p in result.pseudo if p.name == name),
+            confirmed=result.confirmed is None or name in result.confirmed,
+        )
         for name, rows in answers.new().items()
     )
     outcome: Outcome = "discovered" if discoveries else "quiet" if quiet else "nothing new"
-    missed = None if discoveries else _missed(len(answers.known()))
-    return Update(outcome, discoveries, answers.known(), tuple(rounds), missed, conclusion.score)
+    certainty = detector.settings.missed_certainty
+    missed = None if discoveries else _missed(len(answers.known()), certainty)
+    return Update(outcome, discoveries, answers.known(), tuple(rounds), missed, result.score)
+
+
+def spread(
+    detector: Detector, pool: Floats, given: Mapping[int, str], *, seed: int = 0
+) -> tuple[Discovery, ...]:
+    """What follows from answers that nobody was asked for: people chose the samples themselves.
+
+    Each new name becomes a discovery, with the samples that follow those that were named.
+
+    >>> rng = np.random.default_rng(0)
+    >>> def images(mean, n): return rng.normal(mean, 1, size=(n, 12)).astype("f")
+    >>> known = np.concatenate([images(0, 60), images(9, 60)])
+    >>> detector = Detector.fit(known, ["a"] * 60 + ["b"] * 60)
+    >>> pool = np.concatenate([images(0, 40), images(-9, 40)])
+    >>> [found] = spread(detector, pool, {50: "ship", 60: "ship"})
+    >>> found.name, found.human, len(found.pseudo) > 20
+    ('ship', (50, 60), True)
+    """
+    features = as_features(pool, dimension=detector.dimension, what="pool")
+    answers = PoolAnswers.none(detector).plus(given, list(given.values()))
+    conclusion = _labeller(detector, features, seed).conclude(answers)
+    return tuple(
+        Discovery(name, tuple(rows), tuple(p for p in conclusion.pseudo if p.name == name))
+        for name, rows in answers.new().items()
+    )
 
 
 def drive(loop: Loop, answer: Callable[[int], str | None]) -> Update:
@@ -176,43 +207,23 @@ def drive(loop: Loop, answer: Callable[[int], str | None]) -> Update:
 
 def _labeller(detector: Detector, pool: Floats, seed: int) -> Labeller:
     rng = np.random.default_rng(seed)
-    if detector.settings.labeller == "linear":
-        from monitor.novelty.linear_labeller import LinearLabeller
+    if isinstance(detector.settings, PaperSettings):
+        from monitor.novelty.paper.linear_labeller import LinearLabeller
 
-        return LinearLabeller(detector, pool, rng)
-    from monitor.novelty.graph_labeller import GraphLabeller
+        return LinearLabeller(detector, pool, detector.settings, rng)
+    from monitor.novelty.robust.graph_labeller import GraphLabeller
 
-    return GraphLabeller(detector, pool, rng)
-
-
-def _spending(budget: int, settings: Settings, probe: int = 0) -> list[int]:
-    """How many questions each round may ask; a probe comes before all others.
-
-    The share meant for finding classes comes in three parts: a third, or what is enough to call
-    a pool quiet, so that one with nothing new stays cheap; up to a half; and the other half.
-    The rest follows evenly.
-
-    >>> _spending(15, Settings()), _spending(40, Settings())
-    ([5, 3, 7], [8, 12, 20])
-    >>> _spending(40, Settings(first_share=0.5, rounds=4, one_shot=True))
-    [20, 5, 5, 5, 5]
-    >>> _spending(15, Settings(), probe=3)
-    [3, 4, 2, 6]
-    """
-    if probe:
-        first = min(probe, budget)
-        return [first, *_spending(budget - first, settings)] if budget > first else [first]
-    first = max(1, int(np.ceil(settings.first_share * budget)))
-    parts = [first]
-    if not settings.one_shot:
-        third, half = int(np.ceil(first / 3)), int(np.ceil(first / 2))
-        begin = min(third, settings.quiet_labels)
-        parts = [begin, half - begin, first - half]
-    rest = budget - first
-    parts += [len(p) for p in np.array_split(np.arange(rest), settings.rounds)] if rest else []
-    return [p for p in parts if p]
+    assert isinstance(detector.settings, RobustSettings)
+    return GraphLabeller.of(detector, pool, detector.settings, rng)
 
 
-def _missed(known: int) -> float | None:
-    """The share f with (1 − f)^known = 5%: more than that would have shown itself."""
-    return float(1 - (1 - _CERTAINTY) ** (1 / known)) if known else None
+def _plan(labeller: Labeller, budget: int, probe: int) -> list[int]:
+    """How many questions each round may ask; those of a probe come before all others."""
+    first = min(probe, budget)
+    rest = labeller.plan(budget - first) if budget > first else []
+    return [first, *rest] if first else rest
+
+
+def _missed(known: int, certainty: float) -> float | None:
+    """The share f with (1 − f)^known = 1 − certainty: more would have shown itself."""
+    return float(1 - (1 - certainty) ** (1 / known)) if known else None

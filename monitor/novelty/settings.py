@@ -1,163 +1,132 @@
-"""Every number of the method, by name, with the two presets that users choose from."""
+"""The numbers that both presets share. Every number is a field with its reason and its range.
+
+A detector carries the settings that it was fitted with. The two presets are
+:class:`monitor.novelty.paper.settings.PaperSettings` and
+:class:`monitor.novelty.robust.settings.RobustSettings`; :mod:`monitor.novelty.presets` finds them
+by name, and ``docs/method-settings.md`` lists every number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from difflib import get_close_matches
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import ClassVar
 
-from monitor.novelty.errors import InvalidSettings
-
-Labeller = Literal["linear", "graph"]
-Query = Literal["ambiguous", "top", "random"]
-Score = Literal["opinions", "fre"]
+from monitor.novelty.settings_group import SettingsGroup, setting
+from monitor.novelty.trigger.settings import PoolNoveltySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The settings of a detector and of its inner loop.
+class GraphSettings(SettingsGroup):
+    """The space in which neighbours are sought, and how labels travel between them."""
 
-    The defaults are the preset ``robust``. ``paper`` follows the text of the paper as literally
-    as it can be followed.
-
-    >>> Settings.preset("paper").variance
-    0.995
-    >>> Settings.preset("robust").replace(query="random").query
-    'random'
-    """
-
-    # What a class is.
-    variance: float = 0.90  # share of variance that a subspace keeps; 0.995 overfits small classes
-    squared: bool = True  # FRE² instead of FRE: the same order, another T_inner
-    least: int = 10  # samples of a class below which fitting it is refused
-    # What known samples look like to a detector that has not seen them.
-    folds: int = 10  # every sample is judged by a fit without its fold; 0 holds samples out instead
-    validation: float = 0.10  # share of a class that is held out where there are no folds
-    references_most: int = 400  # such samples kept per class, so that memory stays bounded
-    # The verdict on a single sample.
-    score: Score = "opinions"  # the mean of several standardised opinions; or FRE alone
-    false_novel: float = 0.06  # share of references above T_inner; of fresh known samples about 5%
-    deviations: float = 2.0  # by FRE alone, T_inner is the mean plus so many standard deviations
-    own_scale: int = 100  # samples of a class at which its own scale weighs as much as that of all
-    # The inner loop.
-    labeller: Labeller = "graph"  # who gives pseudo-labels: a linear layer, or the pool's graph
-    query: Query = "ambiguous"  # which samples are asked about once something new is known
-    first_share: float = 1.0  # share of the budget spent on finding classes, before borders
-    one_shot: bool = False  # ask that share at once; else in three parts, each using the last
-    rounds: int = 5  # rounds in which the rest of the budget is spent
-    iterations: int = 10  # iterations at most, whatever is still above T_inner
-    pseudo_labels: bool = True  # without them, only answers make the new classes
-    # The linear labeller of the paper.
-    alpha: float = 0.20  # share of those above T_inner that an iteration pseudo-labels
-    learning_rate: float = 1e-3
-    batch: int = 10
-    epochs: int = 5
-    # The graph labeller.
-    whitening: float = 0.6  # shrinkage of the within-class covariance towards a sphere
-    principal: int = 100  # dimensions in which neighbours are looked for
-    neighbours: int = 10
-    propagation: float = 0.8  # how far a label travels from neighbour to neighbour
-    confidence: float = 0.3  # share of a sample's label mass that its class must have
-    keep: float = 0.9  # share of a class's pseudo-labels that is kept, the surest first
-    mind_shift: bool = True  # answers of "known" that agree on a shift move all known classes
-    # When to believe that nothing is new.
-    quiet_labels: int = 8  # answers, none of them new, after which the loop stops
-    # The look at a whole pool, before anybody is asked.
-    components: int = 50  # main directions of pool and references in which neighbours are sought
-    smoothing: float = 0.8  # weight of the neighbourhood against a sample's own value
-    smoothing_steps: int = 12  # until less than a tenth of the own value would still move
-    parts: int = 5  # in which samples take turns, so that nobody vouches for themselves
-    permutations: int = 100  # of who came with the feed; the tail is normal, so few are enough
-    alone: float = 0.5  # weight of "the feed brings more of this" beside "this looks unusual"
-    sharpen: bool = True  # a discriminant between what seems new and known joins the pool's score
-    false_novel_pool: float = 0.045  # share of references above its border; of the pool about 5%
-
-    def __post_init__(self) -> None:
-        for name, values in (("labeller", Labeller), ("query", Query), ("score", Score)):
-            if getattr(self, name) not in get_args(values):
-                raise InvalidSettings(
-                    f"{name}: {getattr(self, name)!r} is none of {', '.join(get_args(values))}"
-                )
-        for name, low, high in _RANGES:
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InvalidSettings(f"{name}: {value} is not between {low} and {high}")
-
-    @classmethod
-    def preset(cls, name: str) -> Settings:
-        if name not in _PRESETS:
-            raise InvalidSettings(f"no preset {name!r}; there are {', '.join(_PRESETS)}")
-        return cls(**_PRESETS[name])
-
-    def replace(self, **changes: Any) -> Settings:
-        return replace(self, **_known(changes))
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Settings:
-        """From what a detector was saved with.
-
-        >>> Settings.from_dict({"variance": 0.95}).variance
-        0.95
-        """
-        return cls(**_known(data))
+    whitening: float = setting(
+        0.6,
+        "Shrinkage of the covariance within classes towards a sphere. With less, directions in "
+        "which a few references happen not to vary dominate; at 1 nothing is whitened.",
+        low=0.001,
+        high=1.0,
+    )
+    principal: int = setting(
+        100,
+        "Main directions of the whitened pool that are kept. Fewer merge similar classes, more "
+        "cost time in the neighbour search and add noise.",
+        low=1,
+    )
+    neighbours: int = setting(
+        10,
+        "Nearest neighbours that each image is joined to. With few a class falls into pieces; with "
+        "more than a small class has images, it is joined to its surroundings.",
+        low=1,
+    )
+    sharpness: int = setting(
+        3,
+        "Power to which similarities are raised, so that the nearest neighbours weigh most. At 1 "
+        "the tenth neighbour counts as much as the first.",
+        low=1,
+    )
+    propagation: float = setting(
+        0.8,
+        "Share of a label's mass that moves on to the neighbours at each step. At 0 labels stay "
+        "where they are; towards 1 every class floods the graph.",
+        low=0.0,
+        high=0.999,
+    )
+    propagation_steps: int = setting(
+        40,
+        "Steps of propagation. 0.8^40 of the mass would still move, far below what decides.",
+        low=1,
+    )
 
 
-_PRESETS: dict[str, dict[str, Any]] = {
-    "robust": {},
-    "paper": {
-        "variance": 0.995,
-        "squared": False,
-        "folds": 0,
-        "score": "fre",
-        "labeller": "linear",
-        "first_share": 0.5,
-        "one_shot": True,
-    },
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodSettings(SettingsGroup):
+    """What a class is, how T_inner is calibrated, and what both inner loops need."""
 
-_RANGES: tuple[tuple[str, float, float], ...] = (
-    ("variance", 0.01, 1.0),
-    ("least", 2, 10**9),
-    ("validation", 0.01, 0.9),
-    ("folds", 0, 10**6),
-    ("references_most", 2, 10**9),
-    ("false_novel", 1e-6, 0.5),
-    ("false_novel_pool", 1e-6, 0.5),
-    ("deviations", 0.0, 100.0),
-    ("own_scale", 0, 10**9),
-    ("first_share", 0.01, 1.0),
-    ("rounds", 0, 10**6),
-    ("iterations", 1, 10**6),
-    ("alpha", 0.001, 1.0),
-    ("learning_rate", 1e-8, 10.0),
-    ("batch", 1, 10**6),
-    ("epochs", 1, 10**6),
-    ("whitening", 0.001, 1.0),
-    ("principal", 1, 10**6),
-    ("neighbours", 1, 10**6),
-    ("propagation", 0.0, 0.999),
-    ("confidence", 0.0, 1.0),
-    ("keep", 0.01, 1.0),
-    ("quiet_labels", 1, 10**9),
-    ("components", 2, 10**6),
-    ("smoothing", 0.0, 0.999),
-    ("smoothing_steps", 1, 10**6),
-    ("parts", 2, 10**6),
-    ("permutations", 20, 10**6),
-    ("alone", 0.0, 100.0),
-)
+    preset: ClassVar[str] = ""
 
+    variance: float = setting(
+        0.90,
+        "Share of a class's variance that its subspace keeps. 0.995 overfits classes of a hundred "
+        "images: their subspaces then reconstruct only what they were fitted on.",
+        low=0.01,
+        high=1.0,
+    )
+    squared: bool = setting(
+        True,
+        "FRE² instead of FRE. The order of images is the same; T_inner as mean plus deviations is "
+        "another.",
+    )
+    least: int = setting(
+        10,
+        "Images of a class below which fitting it is refused: with fewer, neither its directions "
+        "nor T_inner mean anything.",
+        low=2,
+    )
+    validation: float = setting(
+        0.10,
+        "Share of a class that is held out where there is no cross-fitting. The paper's '0.1%' "
+        "read as 10%: a thousandth of a class is no image at all.",
+        low=0.01,
+        high=0.9,
+    )
+    validation_least: int = setting(
+        3,
+        "Images of a class that are held out at least, and that fitting keeps at least. A class "
+        "without held-out images would be unknown to whatever compares a pool with them.",
+        low=1,
+    )
+    references_most: int = setting(
+        400,
+        "References kept of each class. Bounds memory and snapshots; quantiles settle long before.",
+        low=2,
+    )
+    deviations: float = setting(
+        2.0,
+        "T_inner of FRE is the mean plus this many standard deviations (the paper's value). Lower "
+        "calls known images new, higher misses new ones.",
+        low=0.0,
+        high=100.0,
+    )
+    pseudo_labels: bool = setting(
+        True, "Spread answers to similar images. Without it only answered images make new classes."
+    )
+    missed_certainty: float = setting(
+        0.95,
+        "Certainty of the bound on what answers of 'known' may have missed. Reported only.",
+        low=0.5,
+        high=0.999,
+    )
+    provisional_share: float = setting(
+        0.01,
+        "Share of a pool below which a cluster makes no provisional class. Smaller ones are chance "
+        "groups that nobody asked for.",
+        low=0.0,
+        high=1.0,
+    )
+    graph: GraphSettings = field(default_factory=GraphSettings)
+    pool: PoolNoveltySettings = field(default_factory=PoolNoveltySettings)
 
-def _known(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as they are, or an error that names the nearest one."""
-    names = [f.name for f in fields(Settings)]
-    for key in data:
-        if key not in names:
-            near = get_close_matches(key, names, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise InvalidSettings(f"no setting {key!r}{hint}")
-    return dict(data)
+    @property
+    def folds(self) -> int:
+        """Folds of cross-fitting; 0 holds images out instead."""
+        return 0

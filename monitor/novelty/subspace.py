@@ -1,4 +1,8 @@
-"""One class as a linear subspace of feature space, and the feature reconstruction error (FRE)."""
+"""One class as a linear subspace of feature space, and the feature reconstruction error (FRE).
+
+FRE is equation 3 of CONCLAD (Rios et al., 2024), from Ibrahima J. Ndiour, Nilesh A. Ahuja and Omesh
+Tickoo, "Subspace Modeling for Fast Out-Of-Distribution and Anomaly Detection", ICIP 2022.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +41,16 @@ class Subspace:
 
     @property
     def dimension(self) -> int:
+        """Of the features."""
         return int(self.mean.shape[0])
 
     @property
     def components(self) -> int:
+        """Directions that the subspace has."""
         return int(self.basis.shape[0])
 
     @classmethod
-    def fit(cls, features: ArrayLike, *, variance: float, most: int | None = None) -> Subspace:
+    def fit(cls, features: ArrayLike, *, variance: float) -> Subspace:
         """PCA that keeps the given share of variance, sane from one sample to many.
 
         One sample has no direction: its FRE is the distance to it. n samples have at most
@@ -56,8 +62,7 @@ class Subspace:
             raise ClassTooSmall("a class needs at least one sample to have a subspace")
         mean = x.mean(axis=0, dtype=np.float64)
         directions, energies, total = principal(x, mean)
-        k = _components(energies, total, variance)
-        k = min(k, n - 1, dimension, k if most is None else most)
+        k = min(_components(energies, total, variance), n - 1, dimension)
         return cls(
             mean=mean.astype(np.float32),
             basis=np.ascontiguousarray(directions[:k], dtype=np.float32),

@@ -10,14 +10,15 @@ import numpy as np
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector, KnownClass
+from monitor.people.class_corrections import Changed, living, operation_id, publish_change
 from monitor.people.errors import NotPossible
-from monitor.people.operations import Changed, living, operation_id, publish_change
 from monitor.store.errors import NotFound
 from monitor.store.exemplars import exemplars_of, keep_exemplars
-from monitor.store.files import BY_PERSON, BY_PSEUDO_LABEL, feature_matrix, read_table
-from monitor.store.publish import Occurrence
-from monitor.store.rows import Count
+from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, feature_matrix, read_table
+from monitor.store.records import Count
+from monitor.store.states import VersionState
 from monitor.store.store import Store, Transaction
+from monitor.store.version_commit import Occurrence
 
 ROOM = "wrong_labels"
 """Notes by class: the samples that people have taken out of it."""
@@ -49,7 +50,8 @@ def assigned_to(store: Store, class_id: str) -> list[Assigned]:
     The least certain come first: they are the ones worth looking at.
     """
     with store.reading() as tx:
-        outputs = tx.outputs.of_kind("discoveries")
+        gone = {one.number for one in tx.versions.all() if one.state is VersionState.ROLLED_BACK}
+        outputs = [one for one in tx.outputs.of_kind("discoveries") if one.first not in gone]
         members = {row.id for row in tx.classes.all() if tx.classes.resolve(row.id).id == class_id}
         wrong = _wrong(tx, members)
     found = [
@@ -172,6 +174,7 @@ def _without(
             features[[i for i, one in enumerate(kept) if one.class_id == part]],
             settings=detector.settings,
             rng=rng,
+            said=np.array([one.by == BY_PERSON for one in kept if one.class_id == part]),
         )
         for part in parts
     ]
@@ -180,6 +183,7 @@ def _without(
         modes=tuple(mode for part in fitted for mode in part.modes),
         references=np.concatenate([part.references for part in fitted]),
         own=np.concatenate([part.own for part in fitted]),
+        said=np.concatenate([part.said for part in fitted]),
         held=sum(part.held for part in fitted),
         pseudo=sum(one.by == BY_PSEUDO_LABEL for one in kept),
     )

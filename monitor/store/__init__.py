@@ -1,18 +1,11 @@
 """The store: ledger, pools, questions, answers, classes, detector versions, and their files."""
 
-from monitor.store.checking import Finding, Severity, check, repair
-from monitor.store.commit import Committed, ScoredBatch, commit_batch, commit_batches
+from monitor.store.batch_commit import CommittedBatch, ScoredBatch, commit_batches
 from monitor.store.compaction import compact
-from monitor.store.publish import (
-    NewClass,
-    Occurrence,
-    Update,
-    commit_version,
-    refuse_version,
-    release_version,
-)
+from monitor.store.integrity_check import Finding, Severity, check, repair
 from monitor.store.recovery import Recovered, recover
 from monitor.store.retention import drop_spools, drop_thumbnails, purge
+from monitor.store.settled_commit import commit_settled
 from monitor.store.snapshots import (
     load_detector,
     load_snapshot,
@@ -20,9 +13,17 @@ from monitor.store.snapshots import (
     save_detector,
 )
 from monitor.store.store import Store, Transaction
+from monitor.store.version_commit import (
+    NewClass,
+    Occurrence,
+    Update,
+    commit_version,
+    refuse_version,
+    release_version,
+)
 
 __all__ = [
-    "Committed",
+    "CommittedBatch",
     "Finding",
     "NewClass",
     "Occurrence",
@@ -33,8 +34,8 @@ __all__ = [
     "Transaction",
     "Update",
     "check",
-    "commit_batch",
     "commit_batches",
+    "commit_settled",
     "commit_version",
     "compact",
     "drop_spools",

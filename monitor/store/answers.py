@@ -10,10 +10,10 @@ from sqlalchemy import func, insert, select
 from monitor.store.classes import Classes
 from monitor.store.errors import ClientIdReused, NotFound, QueryClosed, WrongState
 from monitor.store.queries import Queries
+from monitor.store.records import Answer, Query
 from monitor.store.repository import Repository
-from monitor.store.rows import Answer, Query
-from monitor.store.schema import answers, queries
 from monitor.store.states import AnswerKind, AnswerOutcome, QueryState
+from monitor.store.tables import answers, queries
 
 _WITH_CLASS = frozenset({AnswerKind.KNOWN_CLASS, AnswerKind.NEW_CLASS})
 
@@ -65,6 +65,21 @@ class Answers(Repository):
         if first:
             open_queries.set_answer(query_id, answer.id)
         return Recorded(answer)
+
+    def people_by_class(self) -> dict[str, int]:
+        """How many people have named each class; answers that were taken back do not count."""
+        undone = select(answers.c.undoes).where(answers.c.undoes.is_not(None))
+        rows = self._connection.execute(
+            select(answers.c.class_id, func.count(answers.c.who.distinct()))
+            .where(answers.c.class_id.is_not(None), answers.c.id.not_in(undone))
+            .group_by(answers.c.class_id)
+        )
+        return {str(class_id): int(people) for class_id, people in rows}
+
+    def people(self) -> int:
+        """How many people have ever answered."""
+        found = self._connection.execute(select(func.count(answers.c.who.distinct())))
+        return int(found.scalar() or 0)
 
     def undo(self, query_id: int, *, who: str, client_id: str) -> Recorded:
         """Take the standing answer back and open the question again, until its round ends.

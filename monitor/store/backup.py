@@ -20,14 +20,14 @@ from pathlib import Path
 from sqlalchemy import delete
 
 from monitor import __version__
-from monitor.store.checking import Severity, check
+from monitor.store.atomic_files import CHUNK, Entry, Folder, is_temporary
 from monitor.store.database import DATABASE_FILE
+from monitor.store.database_copy import copy_rows, is_empty
 from monitor.store.errors import BackupIncomplete, RestoreRefused
-from monitor.store.files import STAGING
-from monitor.store.folder import CHUNK, Entry, Folder, is_temporary
-from monitor.store.rows_copy import copy_rows, is_empty
-from monitor.store.schema import SCHEMA_VERSION, schema_version
+from monitor.store.integrity_check import Severity, check
+from monitor.store.output_files import STAGING
 from monitor.store.store import Store
+from monitor.store.tables import SCHEMA_VERSION, schema_version
 
 #: Written last: a folder without it is a backup that was interrupted.
 NOTE = "backup.json"

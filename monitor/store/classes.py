@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import func, insert, select, update
 
 from monitor.store.errors import ClassNameTaken, NotFound, WrongState
+from monitor.store.records import ClassRow
 from monitor.store.repository import Repository
-from monitor.store.rows import ClassRow
-from monitor.store.schema import classes
 from monitor.store.states import ClassOrigin
+from monitor.store.tables import classes
 
 
 class Classes(Repository):

@@ -1,13 +1,14 @@
 """Merging many small output files into few, without a reader ever seeing a row twice.
 
-The reader's rule (``files.py``) makes this possible: a merged file hides the files it was made
-of from the moment it has its name, so there is no instant at which both count, or neither.
+The reader's rule (``output_files.py``) makes this possible: a merged file hides the files it was
+made of from the moment it has its name, so there is no instant at which both count, or neither.
 
 1. Leftovers of a compaction that died are cleared: a merged file that the store does not know
    (its parts are all still there), and parts whose merged file the store does know.
 2. Neighbouring files are chosen whose whole range of numbers is settled: no batch in it is
    still to come, so the merged file hides nothing but its own parts.
-3. The merged file is staged, row group by row group, so memory stays flat.
+3. The merged file is staged, row group by row group, so memory stays flat. Of settled verdicts
+   only the last row of an image goes in: the ones before it say what no longer holds.
 4. One transaction: if all parts still stand, the merged file gets its name, and the store
    replaces the parts by it.
 5. The parts are deleted.
@@ -18,7 +19,7 @@ holds the same rows, cleared by the next step 1; after 4, parts that no reader l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import IO
@@ -26,11 +27,12 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from monitor.store.atomic_files import Folder
 from monitor.store.faults import declare, fault_point
-from monitor.store.files import KINDS, Span, covered, output_name
-from monitor.store.folder import Folder
+from monitor.store.output_files import KINDS, Span, covered, output_name
+from monitor.store.records import Lease, Output
 from monitor.store.recovery import settled
-from monitor.store.rows import Lease, Output
+from monitor.store.settled_rows import KEY, last_of_each
 from monitor.store.store import Store, Transaction
 
 declare(
@@ -56,7 +58,7 @@ LEAST_FILES = 8
 #: A merge takes seconds; whoever has not finished after this has died.
 LEASE_TIME = timedelta(minutes=10)
 
-COMPACTED = ("verdicts", "rejected", "discoveries")
+COMPACTED = ("verdicts", "rejected", "discoveries", "settled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,8 @@ def _settled(tx: Transaction, kind: str, after: int, before: int) -> bool:
         return True
     if KINDS[kind].letter == "b":
         return tx.batches.first_pending_between(after + 1, before - 1) is None
+    if KINDS[kind].letter == "s":
+        return True
     return not any(after < output.first < before for output in tx.outputs.of_kind("held"))
 
 
@@ -187,7 +191,8 @@ def _merge(store: Store, kind: str, parts: Sequence[Output], lease: Lease) -> bo
     span = Span(parts[0].first, parts[-1].last)
     name = output_name(kind, span)
     names = [settled(store.folder, part) for part in parts]
-    staged = store.folder.stage(name, _writer(store.folder, kind, names))
+    merged = _Merged(store.folder, kind, names)
+    staged = store.folder.stage(name, merged.write)
     fault_point("compact.after_stage")
     try:
         with store.transaction() as tx:
@@ -200,7 +205,7 @@ def _merge(store: Store, kind: str, parts: Sequence[Output], lease: Lease) -> bo
                     last=span.last,
                     generation=0,
                     name=name,
-                    rows=sum(part.rows for part in parts),
+                    rows=merged.rows,
                     purged=sum(part.purged for part in parts),
                     size=staged.size,
                     sha256=staged.sha256,
@@ -224,20 +229,36 @@ def _merge(store: Store, kind: str, parts: Sequence[Output], lease: Lease) -> bo
     return True
 
 
-def _writer(folder: Folder, kind: str, names: Iterable[str]) -> Callable[[IO[bytes]], None]:
-    schema = KINDS[kind].schema
+class _Merged:
+    """The rows of some files in their order, written row group by row group."""
 
-    def write(sink: IO[bytes]) -> None:
-        with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+    def __init__(self, folder: Folder, kind: str, names: Sequence[str]) -> None:
+        self._folder, self._schema, self._names = folder, KINDS[kind].schema, names
+        self._replaced = kind == "settled"
+        self.rows = 0
+
+    def write(self, sink: IO[bytes]) -> None:
+        with pq.ParquetWriter(sink, self._schema, compression="zstd") as writer:
             gathered: list[pa.RecordBatch] = []
-            for name in names:
-                with folder.filesystem.open_input_file(folder.path(name)) as file:
-                    for piece in pq.ParquetFile(file).iter_batches():
-                        gathered.append(piece)
-                        if sum(p.num_rows for p in gathered) >= ROW_GROUP:
-                            writer.write_table(pa.Table.from_batches(gathered, schema))
-                            gathered = []
+            for piece in self._standing() if self._replaced else self._pieces():
+                gathered.append(piece)
+                self.rows += piece.num_rows
+                if sum(p.num_rows for p in gathered) >= ROW_GROUP:
+                    writer.write_table(pa.Table.from_batches(gathered, self._schema))
+                    gathered = []
             if gathered:
-                writer.write_table(pa.Table.from_batches(gathered, schema))
+                writer.write_table(pa.Table.from_batches(gathered, self._schema))
 
-    return write
+    def _standing(self) -> Iterator[pa.RecordBatch]:
+        """Without rows that a later one replaces. Their keys are read first, the rest after."""
+        kept = last_of_each(pa.Table.from_batches(self._pieces(KEY)))
+        start = 0
+        for piece in self._pieces():
+            yield piece.filter(kept.slice(start, piece.num_rows))
+            start += piece.num_rows
+
+    def _pieces(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        wanted = None if columns is None else list(columns)
+        for name in self._names:
+            with self._folder.filesystem.open_input_file(self._folder.path(name)) as file:
+                yield from pq.ParquetFile(file).iter_batches(columns=wanted)

@@ -24,9 +24,17 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, PendingRollbackError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from monitor.store.errors import DriverMissing, StoreBusy, StoreUnreachable
+from monitor.store.errors import (
+    DiskUnavailable,
+    DriverMissing,
+    StoreAddress,
+    StoreBusy,
+    StoreError,
+    StoreUnreachable,
+)
 
 DATABASE_FILE = "conclad.db"
 
@@ -38,6 +46,13 @@ BUSY_SECONDS = 30
 #: process (or its network); the server ends it, and the write lock is free again.
 IDLE_SECONDS = 60
 
+#: A server that has not accepted a connection by then is away: a healthy one needs milliseconds.
+CONNECT_SECONDS = 10
+
+#: A connection whose peer has not acknowledged a byte for so long is dead. Found by the kernel:
+#: a network that is cut says nothing by itself, and a statement would wait for hours.
+SILENCE_SECONDS = 30
+
 #: The number of our advisory lock: "conclad" read as base 256, so that it collides with
 #: nobody who picks small numbers by hand.
 WRITE_LOCK = int.from_bytes(b"conclad", "big")
@@ -47,6 +62,15 @@ WRITE_LOCK = int.from_bytes(b"conclad", "big")
 _SWITCH_PAUSE_SECONDS = 0.01
 
 _WRITES = "conclad_writes"
+
+#: Of PostgreSQL's codes those that say: a lock was waited for in vain; the server takes no writes
+#: (it stands by); its disk is full or fails; it starts, stops, or ended our session.
+_LOCK_TIMEOUT, _READ_ONLY = "55P03", "25006"
+_DISK_FULL = frozenset({"53100", "58030"})
+_AWAY = frozenset(
+    {"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "53300", "08000", "08003"}
+    | {"08006", "08001", "08004", "08007", "57014"}
+)
 
 
 class Database:
@@ -78,24 +102,66 @@ class Database:
 
     @contextlib.contextmanager
     def _session(self, *, writes: bool) -> Iterator[Connection]:
-        with contextlib.ExitStack() as stack:
-            try:
-                connection = stack.enter_context(self._engine.connect())
-                connection = connection.execution_options(**{_WRITES: writes})
-                stack.enter_context(connection.begin())
-            except OperationalError as error:
-                raise self._explain(error) from error
-            yield connection
+        """A transaction, whatever breaks in it said in our words.
 
-    def _explain(self, error: OperationalError) -> Exception:
-        words = str(error.orig)
-        if "locked" in words or "lock timeout" in words:
-            return StoreBusy(
-                f"{self.where}: another process has held the write lock for {BUSY_SECONDS} s; "
-                "see which conclad process hangs, then try again"
-            )
+        An error that comes while the transaction commits leaves open whether it did: callers
+        that wait and try again must be safe to repeat, which those of the store are.
+        """
+        try:
+            with self._engine.connect() as connection:
+                connection = connection.execution_options(**{_WRITES: writes})
+                with connection.begin():
+                    yield connection
+        except (DBAPIError, PoolTimeout, PendingRollbackError) as error:
+            explained = self._explain(error, writes)
+            if explained is None:
+                raise
+            raise explained from error
+
+    def _explain(self, error: Exception, writes: bool) -> StoreError | None:
+        """What is wrong with the database; None if something is wrong with the statement."""
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        words = " ".join(str(cause).split())
+        if isinstance(cause, sqlite3.Error):
+            return self._explain_sqlite(cause, words, writes)
+        state = getattr(cause, "sqlstate", None) or ""
+        if state == _LOCK_TIMEOUT:
+            return self._busy()
+        if state in _DISK_FULL or (writes and state == _READ_ONLY):
+            return self._disk(words)
+        broken = isinstance(error, DBAPIError) and error.connection_invalidated
+        if broken or isinstance(error, OperationalError | PoolTimeout) or state in _AWAY:
+            return self._unreachable(words)
+        return None
+
+    def _explain_sqlite(self, error: sqlite3.Error, words: str, writes: bool) -> StoreError | None:
+        # The low byte: the others only say which kind of it.
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return self._busy()
+        # A reader that is told so tried to write, which is a mistake of ours.
+        is_disk = code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) or (
+            writes and code == sqlite3.SQLITE_READONLY
+        )
+        if is_disk:
+            return self._disk(words)
+        return self._unreachable(words) if code == sqlite3.SQLITE_CANTOPEN else None
+
+    def _busy(self) -> StoreError:
+        return StoreBusy(
+            f"{self.where}: another process has held the write lock for {BUSY_SECONDS} s; "
+            "see which conclad process hangs, then try again"
+        )
+
+    def _disk(self, words: str) -> StoreError:
+        return DiskUnavailable(
+            f"{self.where}: the state's disk takes no more ({words}); free some space on it, or "
+            "make it writable again"
+        )
+
+    def _unreachable(self, words: str) -> StoreError:
         return StoreUnreachable(
-            f"{self.where}: the database cannot be opened ({words.strip()}); "
+            f"{self.where}: the database cannot be opened ({words}); "
             "check that it exists, runs and may be written by this user"
         )
 
@@ -120,12 +186,12 @@ def database_url(where: str | Path) -> URL:
     try:
         url = make_url(where)
     except ArgumentError as error:
-        raise StoreUnreachable(f"{where}: not a database URL ({error})") from error
+        raise StoreAddress(f"{where}: not a database URL ({error})") from error
     if url.get_backend_name() == "sqlite":
         return url.set(drivername="sqlite")
     if url.get_backend_name() in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")
-    raise StoreUnreachable(
+    raise StoreAddress(
         f"{url.render_as_string(hide_password=True)}: the store knows SQLite and PostgreSQL; "
         "give a folder or a URL that begins with postgresql://"
     )
@@ -184,6 +250,17 @@ def _switch_to_wal(connection: sqlite3.Connection, *, seconds: float) -> None:
             return
 
 
+#: libpq's own settings; what the URL says of them wins.
+_TIMEOUTS: dict[str, int] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives": 1,
+    "keepalives_idle": SILENCE_SECONDS // 3,
+    "keepalives_interval": SILENCE_SECONDS // 6,
+    "keepalives_count": 3,
+    "tcp_user_timeout": SILENCE_SECONDS * 1000,
+}
+
+
 def _postgresql_engine(url: URL) -> Engine:
     options = {
         "synchronous_commit": "on",  # also where an administrator turned it off by default
@@ -198,7 +275,11 @@ def _postgresql_engine(url: URL) -> Engine:
         engine = sqlalchemy.create_engine(
             url.difference_update_query(["options"]),
             pool_pre_ping=True,  # a restarted server costs a reconnect, not an error
-            connect_args={"options": " ".join(words)},
+            pool_timeout=CONNECT_SECONDS,
+            connect_args={
+                "options": " ".join(words),
+                **{name: value for name, value in _TIMEOUTS.items() if name not in url.query},
+            },
         )
     except ModuleNotFoundError as error:
         raise DriverMissing(

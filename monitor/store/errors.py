@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monitor.errors import ConcladError
+from monitor.errors import ConcladError, Kind
 
 
 class StoreError(ConcladError):
@@ -13,16 +13,34 @@ class DriverMissing(StoreError):
     """The database named in the URL needs a package that is not installed."""
 
 
+class StoreAddress(StoreError):
+    """The place of the state is named in a way that cannot be understood."""
+
+
 class StoreUnreachable(StoreError):
-    """The database or the folder of the state cannot be opened."""
+    """The database does not answer, or broke the connection."""
+
+    kind = Kind.STORE
 
 
 class StoreBusy(StoreError):
     """Another process kept the write lock for longer than we are willing to wait."""
 
+    kind = Kind.STORE
+
+
+class DiskUnavailable(StoreError):
+    """The disk or bucket of the state is full, read-only, or does not answer."""
+
+    kind = Kind.DISK
+
 
 class SchemaTooNew(StoreError):
     """The state was written by a newer conclad; this one would not understand it."""
+
+
+class SchemaTooOld(StoreError):
+    """The state was written by a conclad of before; there is no way from there to here."""
 
 
 class LeaseHeld(StoreError):

@@ -7,9 +7,9 @@ from datetime import timedelta
 from sqlalchemy import insert, select, update
 
 from monitor.store.errors import LeaseHeld, LeaseLost
+from monitor.store.records import Lease
 from monitor.store.repository import Repository
-from monitor.store.rows import Lease
-from monitor.store.schema import leases
+from monitor.store.tables import leases
 
 
 class Leases(Repository):
@@ -22,9 +22,10 @@ class Leases(Repository):
         asking again simply renews.
         """
         held = self.get(name)
-        if held is not None and held.owner == owner and held.expires_at > self._now:
+        is_held = held is not None and held.is_held(self._now)
+        if held is not None and is_held and held.owner == owner:
             return self.renew(held, ttl)
-        if held is not None and held.expires_at > self._now:
+        if held is not None and is_held:
             raise LeaseHeld(
                 f"{name}: {held.owner} has been doing this since "
                 f"{held.acquired_at:%Y-%m-%d %H:%M:%S} UTC; stop it, or wait until its lease "
@@ -47,16 +48,18 @@ class Leases(Repository):
         return self._first(Lease, select(leases).where(leases.c.name == name))
 
     def verify(self, lease: Lease) -> Lease:
-        """The lease as it stands; refuses when it has passed to somebody else or expired.
+        """The lease as it stands; refuses only when somebody else has taken it.
 
         Inside a write transaction this is a fence: nobody can take the lease before the
-        transaction ends, so what is written with it is written by the holder.
+        transaction ends, so what is written with it is written by the holder. A lease that has
+        run out and that nobody took is still ours: the clock may have jumped, the database may
+        have been away, this process may have been frozen. Its number says whether it passed on.
         """
         held = self.get(lease.name)
-        if held is None or held.token != lease.token or held.expires_at <= self._now:
-            holder = "nobody" if held is None or held.expires_at <= self._now else held.owner
+        if held is None or held.token != lease.token:
+            holder = "nobody" if held is None else held.owner
             raise LeaseLost(
-                f"{lease.name}: the lease of {lease.owner} has run out ({holder} holds it now); "
+                f"{lease.name}: {lease.owner} no longer holds the lease, {holder} took it; "
                 "this process must stop, nothing of what it just did was committed"
             )
         return held
@@ -64,16 +67,14 @@ class Leases(Repository):
     def renew(self, lease: Lease, ttl: timedelta) -> Lease:
         held = self.verify(lease)
         expires_at = self._now + ttl
-        self._expire(held, expires_at)
+        self._set(held, expires_at=expires_at)
         return Lease(held.name, held.owner, held.token, held.acquired_at, expires_at)
 
     def release(self, lease: Lease) -> None:
-        """Give it back; harmless when it was lost already."""
+        """Give it back, and its number with it; harmless when it was lost already."""
         held = self.get(lease.name)
         if held is not None and held.token == lease.token:
-            self._expire(held, self._now)
+            self._set(held, expires_at=held.acquired_at, token=held.token + 1)
 
-    def _expire(self, lease: Lease, at: object) -> None:
-        self._connection.execute(
-            update(leases).where(leases.c.name == lease.name).values(expires_at=at)
-        )
+    def _set(self, lease: Lease, **values: object) -> None:
+        self._connection.execute(update(leases).where(leases.c.name == lease.name).values(**values))

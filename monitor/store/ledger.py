@@ -7,22 +7,40 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BindParameter, ColumnElement, bindparam, exists, func, insert, select, update
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from monitor.store.errors import NotFound, WrongState
+from monitor.store.records import Batch, File, FileStat
 from monitor.store.repository import Repository, chunks
-from monitor.store.rows import Batch, File, FileStat
-from monitor.store.schema import batches, files
 from monitor.store.states import BatchState, FileState
+from monitor.store.tables import batches, files
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a listing of the feed brought: files to look at, and files that must not differ."""
+    """What a listing of the feed brought."""
 
     new: tuple[File, ...]
     changed: tuple[File, ...]
+    """Files that differ from what was read of them: a person must hear of it."""
     unchanged: int
+    replaced: tuple[File, ...] = ()
+    """Files that differ and of which nothing had been read: they are new again."""
+    returned: tuple[File, ...] = ()
+    """Files that were gone and are there again."""
+    unsure: tuple[File, ...] = ()
+    """Files whose time alone differs. Nothing was changed about them: whoever knows the hash of
+    their footers registers them again with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +50,11 @@ class FilePlan:
     file_id: int
     rows: int
     ranges: tuple[tuple[int, int], ...]
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchOutcome:
     """What became of the rows of a batch, and which detector version said so."""
 
     batch: Batch
@@ -60,12 +79,14 @@ class Files(Repository):
     def register(self, listing: Iterable[FileStat]) -> Listing:
         """Enter what is new, and notice what was seen before but is different now.
 
-        A changed file that was not read yet simply gets its new size. One that was planned or
-        done is moved to ``changed`` and returned: what was read of it no longer stands on
-        disk, and a person must hear of it (the caller writes the event).
+        What has not been read is read as it is now. A file of which something was read is moved
+        to ``changed``: its rest is set aside, and a person must hear of it (the caller writes
+        the event). A file whose time alone differs is the same if its footer is.
         """
         new: list[FileStat] = []
         touched: list[tuple[File, FileStat]] = []
+        returned: list[File] = []
+        unsure: list[File] = []
         unchanged = 0
         for piece in chunks(listing):
             known = {file.path: file for file in self.by_paths([stat.path for stat in piece])}
@@ -73,15 +94,26 @@ class Files(Repository):
                 file = known.get(stat.path)
                 if file is None:
                     new.append(stat)
-                elif _same(file, stat):
-                    unchanged += 1
-                else:
+                elif (same := _same(file, stat)) is None:
+                    unsure.append(file)
+                elif not same:
                     touched.append((file, stat))
-        changed = [self._touch(file, stat) for file, stat in touched]
+                elif file.state is FileState.GONE:
+                    returned.append(self._restore(file, stat))
+                else:
+                    unchanged += 1
+                    if file.mtime_ns != stat.mtime_ns:
+                        self._set(file.id, mtime_ns=stat.mtime_ns)
+        changed = [(file, self._touch(file, stat)) for file, stat in touched]
         return Listing(
             new=tuple(self._enter(new)),
-            changed=tuple(file for file in changed if file.state is FileState.CHANGED),
+            changed=tuple(now for _, now in changed if now.state is FileState.CHANGED),
             unchanged=unchanged,
+            replaced=tuple(
+                now for before, now in changed if now.state is FileState.NEW and before.rows
+            ),
+            returned=tuple(returned),
+            unsure=tuple(unsure),
         )
 
     def _enter(self, stats: Sequence[FileStat]) -> list[File]:
@@ -94,7 +126,7 @@ class Files(Repository):
                 path=stat.path,
                 size=stat.size,
                 mtime_ns=stat.mtime_ns,
-                etag=stat.etag,
+                digest=None,
                 rows=None,
                 state=FileState.NEW,
                 reason=None,
@@ -108,17 +140,32 @@ class Files(Repository):
         return entered
 
     def _touch(self, file: File, stat: FileStat) -> File:
-        fresh = file.state in (FileState.NEW, FileState.QUARANTINED) and file.rows is None
-        self._set(
-            file.id,
-            size=stat.size,
-            mtime_ns=stat.mtime_ns,
-            etag=stat.etag,
-            # A quarantined file that was never readable and has been replaced deserves a try.
-            state=FileState.NEW if fresh else FileState.CHANGED,
-            reason=None if fresh else _difference(file, stat),
-            tries=0 if fresh else file.tries,
+        """Another file stands under the name."""
+        of_file = batches.c.file_id == file.id
+        was_read = self._connection.execute(
+            select(exists().where(of_file, batches.c.state == BatchState.DONE))
+        ).scalar()
+        reason = _difference(file, stat)
+        values = {"size": stat.size, "mtime_ns": stat.mtime_ns}
+        if was_read:
+            self.quarantine(file.id, reason)
+            self._set(file.id, state=FileState.CHANGED, **values)
+        else:
+            self._connection.execute(delete(batches).where(of_file))
+            self._set(
+                file.id, state=FileState.NEW, reason=None, rows=None, digest=None, tries=0, **values
+            )
+        return self.get(file.id)
+
+    def _restore(self, file: File, stat: FileStat) -> File:
+        """A file that was gone is there again: it goes on where it was."""
+        self._connection.execute(
+            update(batches)
+            .where(batches.c.file_id == file.id, batches.c.state == BatchState.QUARANTINED)
+            .values(state=BatchState.PENDING, reason=None, settled_at=None, tries=0)
         )
+        state = FileState.NEW if file.rows is None else FileState.PLANNED
+        self._set(file.id, state=state, reason=None, mtime_ns=stat.mtime_ns)
         return self.get(file.id)
 
     def by_paths(self, paths: Sequence[str]) -> list[File]:
@@ -151,15 +198,10 @@ class Files(Repository):
         rows = self._connection.execute(select(files.c.state, func.count()).group_by(files.c.state))
         return {state: int(count) for state, count in rows}
 
-    def record_try(self, file_id: int, reason: str) -> int:
-        """Note that reading failed; returns how often it has."""
-        tries = self.get(file_id).tries + 1
-        self._set(file_id, tries=tries, reason=reason)
-        return tries
-
-    def quarantine(self, file_id: int, reason: str) -> None:
-        """Set a file aside: its unfinished batches will not be tried again."""
-        self._set(file_id, state=FileState.QUARANTINED, reason=reason)
+    def quarantine(self, file_id: int, reason: str, *, gone: bool = False) -> None:
+        """Set a file aside with its unfinished batches; a ``gone`` one returns by itself."""
+        state = FileState.GONE if gone else FileState.QUARANTINED
+        self._set(file_id, state=state, reason=reason)
         self._connection.execute(
             update(batches)
             .where(batches.c.file_id == file_id, batches.c.state == BatchState.PENDING)
@@ -171,9 +213,18 @@ class Files(Repository):
         return self.plan_many([FilePlan(file_id, rows, tuple(ranges))])
 
     def plan_many(self, plans: Sequence[FilePlan]) -> list[Batch]:
-        """The same for many files at once, in a few statements however many they are."""
+        """The same for many files at once, in a few statements however many they are.
+
+        Rows that were read before stay as they are: only the others are planned.
+        """
         self._refuse_planned([plan.file_id for plan in plans])
-        cuts = [(plan.file_id, start, count) for plan in plans for start, count in plan.ranges]
+        read = self._settled([plan.file_id for plan in plans])
+        cuts = [
+            (plan.file_id, start, count)
+            for plan in plans
+            for whole in plan.ranges
+            for start, count in unread(whole, read.get(plan.file_id, ()))
+        ]
         first = self._next_id(batches.c.id)
         planned = [
             {**_EMPTY_BATCH, "id": number, "file_id": file_id, "first_row": start, "rows": count}
@@ -187,6 +238,7 @@ class Files(Repository):
                 .where(files.c.id == bindparam("file"))
                 .values(
                     rows=bindparam("count"),
+                    digest=bindparam("footer"),
                     state=bindparam("next"),
                     reason=None,
                     updated_at=self._now,
@@ -194,13 +246,29 @@ class Files(Repository):
                 [
                     {
                         "file": plan.file_id,
-                        "count": plan.rows,
+                        "count": max(plan.rows, _end(read.get(plan.file_id, ()))),
+                        "footer": plan.digest,
                         "next": FileState.PLANNED if plan.ranges else FileState.DONE,
                     }
                     for plan in plans
                 ],
             )
+            if read:
+                self.finish_if_done(read)
         return [Batch(**values) for values in planned]
+
+    def _settled(self, file_ids: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+        """By file, the rows that need not be planned again: first row and number, in order."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for piece in chunks(file_ids):
+            rows = self._connection.execute(
+                select(batches.c.file_id, batches.c.first_row, batches.c.rows)
+                .where(batches.c.file_id.in_(piece))
+                .order_by(batches.c.file_id, batches.c.first_row)
+            )
+            for row in rows:
+                found.setdefault(row.file_id, []).append((row.first_row, row.rows))
+        return found
 
     def _refuse_planned(self, file_ids: Sequence[int]) -> None:
         found = self.get_many(file_ids)
@@ -305,7 +373,28 @@ class Batches(Repository):
         )
         Files(self._connection, self._now).finish_if_done([batch.file_id])
 
-    def finish(self, outcomes: Sequence[Outcome]) -> None:
+    def split(self, batch_id: int) -> tuple[Batch, Batch]:
+        """Halve a batch that is still to do, so that what is wrong with it costs fewer rows."""
+        batch = self.get(batch_id)
+        if batch.state is not BatchState.PENDING or batch.rows < 2:
+            raise WrongState(f"batch {batch_id}: is {batch.state} with {batch.rows} rows")
+        half = batch.rows // 2
+        first = replace(batch, rows=half, tries=0)
+        second = replace(
+            first,
+            id=self._next_id(batches.c.id),
+            first_row=batch.first_row + half,
+            rows=batch.rows - half,
+        )
+        self._connection.execute(
+            update(batches).where(batches.c.id == batch_id).values(rows=half, tries=0)
+        )
+        self._connection.execute(
+            insert(batches), [{name: getattr(second, name) for name in Batch.__slots__}]
+        )
+        return first, second
+
+    def finish(self, outcomes: Sequence[BatchOutcome]) -> None:
         """Mark batches done, and the files that have nothing left."""
         if not outcomes:
             return
@@ -380,12 +469,38 @@ def _values(file: File) -> dict[str, Any]:
     return {name: getattr(file, name) for name in File.__slots__}
 
 
-def _same(file: File, stat: FileStat) -> bool:
+def unread(whole: tuple[int, int], read: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The parts of a range (first row, number) that none of the other ranges covers.
+
+    >>> unread((0, 10), [(2, 3), (8, 4)])
+    [(0, 2), (5, 3)]
+    """
+    start, end = whole[0], whole[0] + whole[1]
+    left: list[tuple[int, int]] = []
+    for first, count in read:
+        if first + count <= start or first >= end:
+            continue
+        if first > start:
+            left.append((start, first - start))
+        start = max(start, first + count)
+    if start < end:
+        left.append((start, end - start))
+    return left
+
+
+def _end(ranges: Sequence[tuple[int, int]]) -> int:
+    return max((first + count for first, count in ranges), default=0)
+
+
+def _same(file: File, stat: FileStat) -> bool | None:
+    """Whether a file is what it was; None if only its footer could tell."""
     if file.size != stat.size:
         return False
-    if file.etag is not None and stat.etag is not None:
-        return file.etag == stat.etag  # a copy with the same bytes may carry another time
-    return file.mtime_ns == stat.mtime_ns
+    if file.digest is not None and stat.digest is not None:
+        return file.digest == stat.digest  # a copy with the same bytes may carry another time
+    if file.mtime_ns == stat.mtime_ns:
+        return True
+    return None if file.digest is not None and stat.digest is None else False
 
 
 def _difference(file: File, stat: FileStat) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 
 from monitor.store.errors import NotFound, WrongState
+from monitor.store.pool_transitions import FINISHED_POOLS, PoolEvent, next_state
+from monitor.store.records import Pool, PoolMember
 from monitor.store.repository import Repository
-from monitor.store.rows import Pool, PoolMember
-from monitor.store.schema import pool_members, pools
-from monitor.store.states import FINISHED_POOLS, POOL_MOVES, PoolState
+from monitor.store.settlements import is_settled
+from monitor.store.states import PoolState
+from monitor.store.tables import pool_members, pools
 
 
 class Pools(Repository):
@@ -83,15 +85,6 @@ class Pools(Repository):
         )
         self._set(pool.id, size=pools.c.size + member.rows, above=pools.c.above + above)
 
-    def close(self, pool_ids: Iterable[int]) -> None:
-        """Close those of the pools that are still filling; the others stay as they are."""
-        for pool_id in pool_ids:
-            self._connection.execute(
-                update(pools)
-                .where(pools.c.id == pool_id, pools.c.state == PoolState.FILLING)
-                .values(state=PoolState.CLOSED, closed_at=self._now)
-            )
-
     def members(self, pool_id: int) -> list[PoolMember]:
         """The pool's spooled files in batch order: the order of its samples."""
         return self._all(
@@ -101,19 +94,20 @@ class Pools(Repository):
             .order_by(pool_members.c.batch_id),
         )
 
-    def move(
+    def apply(
         self,
         pool_id: int,
-        to: PoolState,
+        event: PoolEvent,
         *,
         reason: str | None = None,
         evidence: Mapping[str, Any] | None = None,
         resolved_by: int | None = None,
     ) -> Pool:
-        """Go on to another state, if the state machine allows the step."""
+        """Go on to the state that follows an event; refuse one that cannot happen now."""
         pool = self.get(pool_id)
-        if to not in POOL_MOVES[pool.state]:
-            raise WrongState(f"pool {pool_id}: cannot go from {pool.state} to {to}")
+        to = next_state(pool.state, event)
+        if to is None:
+            raise WrongState(f"pool {pool_id}: is {pool.state}, so it cannot be {event}")
         values: dict[str, Any] = {"state": to, "reason": reason}
         if evidence is not None:
             values["evidence"] = {**pool.evidence, **evidence}
@@ -132,25 +126,21 @@ class Pools(Repository):
         budget: int,
         detector_version: int,
         evidence: Mapping[str, Any] | None = None,
+        event: PoolEvent = PoolEvent.TRIGGERED,
     ) -> Pool:
         """Start the inner loop: from here on the pool may open up to ``budget`` queries."""
-        pool = self.get(pool_id)
-        if budget < pool.asked:
-            raise WrongState(
-                f"pool {pool_id}: {pool.asked} queries were already asked, "
-                f"the budget cannot become {budget}"
-            )
-        if pool.spool_dropped_at is not None:
-            raise WrongState(f"pool {pool_id}: its features were dropped, nothing can be asked")
-        self.move(pool_id, PoolState.ASKING, evidence=evidence)
+        self.apply(pool_id, event, evidence=evidence)
         self._set(pool_id, budget=budget, detector_version=detector_version)
         return self.get(pool_id)
 
     def drop_members(self, pool_id: int) -> None:
-        """Forget the spooled files of a finished pool; the caller then deletes them."""
+        """Forget the spooled files of a settled pool; the caller then deletes them."""
         pool = self.get(pool_id)
         if pool.state not in FINISHED_POOLS:
             raise WrongState(f"pool {pool_id}: is {pool.state}, its features are still needed")
+        settled = select(pools.c.id).where(pools.c.id == pool_id, is_settled())
+        if self._connection.execute(settled).first() is None:
+            raise WrongState(f"pool {pool_id}: is not settled, its features are still needed")
         self._connection.execute(delete(pool_members).where(pool_members.c.pool_id == pool_id))
         self._set(pool_id, spool_dropped_at=self._now)
 

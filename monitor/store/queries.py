@@ -11,10 +11,10 @@ from sqlalchemy import func, insert, or_, select, update
 
 from monitor.store.errors import BudgetExceeded, NotFound, WrongState
 from monitor.store.pools import Pools
+from monitor.store.records import Query, Sample
 from monitor.store.repository import Repository, chunks
-from monitor.store.rows import Query, Sample
-from monitor.store.schema import pools, queries
 from monitor.store.states import PoolState, QueryState
+from monitor.store.tables import pools, queries
 
 
 class Queries(Repository):
@@ -143,9 +143,6 @@ class Queries(Repository):
             lease_owner=None,
             lease_until=None,
         )
-
-    def set_thumbnail(self, query_id: int, thumbnail: str | None) -> None:
-        self._set([query_id], thumbnail=thumbnail)
 
     def shows(self, thumbnail: str) -> bool:
         """Whether any question refers to this picture."""

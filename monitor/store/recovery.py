@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
+from monitor.store.atomic_files import Folder
 from monitor.store.faults import declare, fault_point
-from monitor.store.files import STAGING, Span
-from monitor.store.folder import Folder
+from monitor.store.output_files import STAGING, Span
+from monitor.store.records import Lease, Output, PoolMember
 from monitor.store.repository import chunks
-from monitor.store.rows import Lease, Output, PoolMember
-from monitor.store.schema import outputs, pool_members
 from monitor.store.store import Store, Transaction
+from monitor.store.tables import outputs, pool_members
 
 declare("recover.start", "recover.after_name", "recover.after_remove")
 

@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, select, update
 from monitor.store.errors import WrongState
 from monitor.store.exemplars import forget_exemplars, shown_by_exemplars
 from monitor.store.faults import declare, fault_point
-from monitor.store.files import (
+from monitor.store.output_files import (
     KINDS,
     Span,
     output_name,
@@ -26,11 +26,13 @@ from monitor.store.files import (
     spool_folder,
     stage_table,
 )
+from monitor.store.pool_transitions import FINISHED_POOLS
+from monitor.store.records import Output, Pool
 from monitor.store.recovery import settled
-from monitor.store.rows import Output, Pool
-from monitor.store.schema import pools, queries
-from monitor.store.states import FINISHED_POOLS, QueryState
+from monitor.store.settlements import is_settled
+from monitor.store.states import QueryState
 from monitor.store.store import Store, Transaction
+from monitor.store.tables import pools, queries
 from monitor.store.thumbnails import thumbnail_name
 
 declare(
@@ -53,7 +55,7 @@ class Purged:
 
 
 def drop_spools(store: Store, *, before: datetime) -> list[int]:
-    """Delete the features of pools that were finished before this moment."""
+    """Delete the features of pools that were finished before this moment and are settled."""
     with store.reading() as tx:
         pool_ids = _finished(tx, before)
     for pool_id in pool_ids:
@@ -68,6 +70,7 @@ def _finished(tx: Transaction, before: datetime) -> list[int]:
             pools.c.state.in_(FINISHED_POOLS),
             pools.c.finished_at < before,
             pools.c.spool_dropped_at.is_(None),
+            is_settled(),
         )
         .order_by(pools.c.id)
     )
@@ -95,11 +98,11 @@ def purge(store: Store, source: str, *, before: datetime) -> Purged:
     """Remove what is kept of a source's images captured before a moment.
 
     Rows of the outputs go (files are rewritten as ``~1``, ``~2``, … and the older ones
-    deleted), pictures of its questions and of classes go, and the features of finished pools
+    deleted), pictures of its questions and of classes go, and the features of settled pools
     go. Rejected rows carry no capture time; they go when their file was committed before the
-    moment. Pools that still wait for people keep their features and are named in the result: finish
-    them, then purge again. Counts, answers and the 16 byte digests against duplicates stay;
-    no image can be had from them.
+    moment. Pools that still wait for people or to be settled keep their features and are named in
+    the result: finish them, then purge again. Counts, answers and the 16 byte digests against
+    duplicates stay; no image can be had from them.
     """
     rows = {kind: _purge_outputs(store, kind, source, before) for kind in KINDS}
     with store.transaction() as tx:
@@ -111,15 +114,15 @@ def purge(store: Store, source: str, *, before: datetime) -> Purged:
         store.folder.delete(thumbnail_name(digest))
     fault_point("purge.after_thumbnails")
     with store.reading() as tx:
-        holding = [pool for pool in _spooled(tx) if _holds(store, tx, pool.id, source, before)]
-    finished = tuple(pool.id for pool in holding if pool.state in FINISHED_POOLS)
+        holding = [pool.id for pool in _spooled(tx) if _holds(store, tx, pool.id, source, before)]
+        finished = tuple(pool for pool in holding if tx.settlements.of_pool(pool))
     for pool_id in finished:
         _drop_spool(store, pool_id)
     return Purged(
         rows=rows,
         thumbnails=len(digests),
         pools=finished,
-        kept_pools=tuple(pool.id for pool in holding if pool.state not in FINISHED_POOLS),
+        kept_pools=tuple(pool for pool in holding if pool not in finished),
     )
 
 

@@ -28,6 +28,7 @@ from safetensors.numpy import load, save
 
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
+from monitor.store.atomic_files import Folder
 from monitor.store.errors import (
     BackboneMismatch,
     SnapshotExists,
@@ -37,7 +38,6 @@ from monitor.store.errors import (
     SnapshotTruncated,
 )
 from monitor.store.faults import declare, fault_point
-from monitor.store.folder import Folder
 
 declare(
     "snapshot.start",
@@ -48,7 +48,7 @@ declare(
 )
 
 FORMAT = "conclad-detector"
-SCHEMA = 2
+SCHEMA = 4
 ARRAYS = "arrays.safetensors"
 MANIFEST = "manifest.json"
 

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 
 
 class FileState(StrEnum):
-    """A feed file: seen, cut into batches, finished, or set aside."""
+    """A feed file: seen, cut into batches, finished, set aside, or given up by a person."""
 
     NEW = "new"
     PLANNED = "planned"
     DONE = "done"
     QUARANTINED = "quarantined"
+    GONE = "gone"
+    """It was listed and is no longer there; goes on by itself when it is listed again."""
     CHANGED = "changed"
+    """It is another one than when some of its rows were read."""
+    DROPPED = "dropped"
+
+
+#: Files that wait for a person, or (the gone) for their return.
+SET_ASIDE = (FileState.QUARANTINED, FileState.GONE, FileState.CHANGED)
 
 
 class BatchState(StrEnum):
-    """A row range of a file: to do, committed, or given up with a reason."""
+    """A row range of a file: to do, committed, set aside with a reason, or given up."""
 
     PENDING = "pending"
     DONE = "done"
     QUARANTINED = "quarantined"
+    DROPPED = "dropped"
 
 
 class PoolState(StrEnum):
@@ -35,26 +43,6 @@ class PoolState(StrEnum):
     RESOLVED = "resolved"
     UNRESOLVED = "unresolved"
     HELD = "held"
-
-
-#: ``asking`` is the machine's turn (the inner loop picks), ``waiting`` is the people's turn.
-#: ``held`` waits for an operator who releases (resolved) or refuses (unresolved) the update.
-#: An unresolved pool may be asked about again while its features are kept.
-POOL_MOVES: Mapping[PoolState, frozenset[PoolState]] = {
-    PoolState.FILLING: frozenset({PoolState.CLOSED}),
-    PoolState.CLOSED: frozenset({PoolState.QUIET, PoolState.ASKING, PoolState.UNRESOLVED}),
-    PoolState.QUIET: frozenset(),
-    PoolState.ASKING: frozenset(
-        {PoolState.WAITING, PoolState.RESOLVED, PoolState.UNRESOLVED, PoolState.HELD}
-    ),
-    PoolState.WAITING: frozenset({PoolState.ASKING, PoolState.UNRESOLVED}),
-    PoolState.RESOLVED: frozenset(),
-    PoolState.UNRESOLVED: frozenset({PoolState.ASKING}),
-    PoolState.HELD: frozenset({PoolState.RESOLVED, PoolState.UNRESOLVED}),
-}
-
-#: Nothing will be asked of these any more, so what was spooled for them may be dropped.
-FINISHED_POOLS = frozenset({PoolState.QUIET, PoolState.RESOLVED, PoolState.UNRESOLVED})
 
 
 class QueryState(StrEnum):

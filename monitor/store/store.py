@@ -12,21 +12,24 @@ from typing import Self
 from pyarrow import fs as pafs
 from sqlalchemy import Connection
 
+from monitor.errors import Kind, kind_of
 from monitor.store.answers import Answers
+from monitor.store.atomic_files import Folder
 from monitor.store.classes import Classes
 from monitor.store.database import Database, database_url
-from monitor.store.errors import StoreUnreachable
-from monitor.store.folder import Folder
-from monitor.store.journal import Counters, Events, Notes
+from monitor.store.detector_versions import Versions
+from monitor.store.errors import DiskUnavailable, StoreAddress
+from monitor.store.event_log import Counters, Events, Notes
 from monitor.store.leases import Leases
 from monitor.store.ledger import Batches, Files
 from monitor.store.migrations import migrate
-from monitor.store.outputs import Outputs
+from monitor.store.output_index import Outputs
 from monitor.store.pools import Pools
+from monitor.store.quarantine import Quarantine
 from monitor.store.queries import Queries
-from monitor.store.rows import Lease
-from monitor.store.seen import Seen
-from monitor.store.versions import Versions
+from monitor.store.records import Lease
+from monitor.store.seen_images import Seen
+from monitor.store.settlements import Settlements
 
 Clock = Callable[[], datetime]
 
@@ -39,9 +42,11 @@ class Transaction:
         self.now = now
         self.files = Files(connection, now)
         self.batches = Batches(connection, now)
+        self.quarantine = Quarantine(connection, now)
         self.seen = Seen(connection, now)
         self.outputs = Outputs(connection, now)
         self.pools = Pools(connection, now)
+        self.settlements = Settlements(connection, now)
         self.queries = Queries(connection, now)
         self.answers = Answers(connection, now)
         self.classes = Classes(connection, now)
@@ -101,9 +106,13 @@ class Store:
         return store
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def transaction(self, lease: Lease | None = None) -> Iterator[Transaction]:
+        """Write; with a ``lease``, fail if it has passed to somebody else."""
         with self.database.write() as connection:
-            yield Transaction(connection, self._moment(connection))
+            tx = Transaction(connection, self._moment(connection))
+            if lease is not None:
+                tx.leases.verify(lease)
+            yield tx
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -145,7 +154,7 @@ class Store:
 def _folder_of(where: str | Path, database: str | None, driver: str) -> str | Path:
     if driver == "sqlite":
         return Path(str(database)).parent
-    raise StoreUnreachable(
+    raise StoreAddress(
         f"{str(where).partition('://')[0]}://…: with a database server, say also where the "
         "files of the state live (a folder or a bucket URI)"
     )
@@ -155,7 +164,8 @@ def _make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreUnreachable(
+        problem = DiskUnavailable if kind_of(error) is Kind.DISK else StoreAddress
+        raise problem(
             f"{path}: the state folder cannot be made ({error.strerror}); "
-            "choose another with state.dir, or mend its permissions"
+            "choose another with state.dir, or correct its permissions"
         ) from error

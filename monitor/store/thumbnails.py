@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+from monitor.store.atomic_files import Folder
 from monitor.store.errors import NotFound
-from monitor.store.folder import Folder
 
 FOLDER = "thumbnails"
 

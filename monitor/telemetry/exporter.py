@@ -23,15 +23,17 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
-from monitor.config.telemetry import Metrics
-from monitor.errors import ConcladError
+from monitor.config.telemetry_section import Metrics
+from monitor.errors import ConcladError, Kind
+from monitor.outages import Outages
 from monitor.store import Store
-from monitor.telemetry.capping import Cap
-from monitor.telemetry.disk import disk_of
+from monitor.store.shared_names import COORDINATOR_LEASE
+from monitor.telemetry.disk_space import disk_of
 from monitor.telemetry.errors import MetricsUnavailable
-from monitor.telemetry.families import STAGES, families, page_families
-from monitor.telemetry.family import Family
-from monitor.telemetry.reading import COORDINATOR, TruthReader
+from monitor.telemetry.metric_families import STAGES, families, page_families
+from monitor.telemetry.metric_family import Family
+from monitor.telemetry.source_label_cap import Cap
+from monitor.telemetry.store_reading import TruthReader
 
 #: Two scrapers, or a person who reloads the page, share one look at the store.
 CACHE_SECONDS = 1.0
@@ -72,8 +74,9 @@ class Exporter:
         self._stages = Histogram(
             STAGES.name, STAGES.help, STAGES.labels, buckets=STAGE_BUCKETS, registry=None
         )
+        self._truth = _Truth(store, settings)
         for collector in (
-            _Truth(store, settings),
+            self._truth,
             _WithoutCreated(self._stages),
             ProcessCollector(registry=None),
         ):
@@ -124,12 +127,18 @@ class Exporter:
             thread.join()
 
     def _is_alive(self) -> bool:
+        if self._truth.outages.is_waiting():
+            return True  # it waits on purpose; starting it again would not bring anything back
         try:
             with self._store.reading() as tx:
-                lease = tx.leases.get(COORDINATOR)
-                return lease is not None and lease.expires_at > tx.now
+                lease = tx.leases.get(COORDINATOR_LEASE)
+                return lease is not None and lease.is_held(tx.now)
         except _UNREADABLE:
             return False
+
+    def show_outages(self, outages: Outages) -> None:
+        """Show what the monitor of this process waits for, also while nothing can be written."""
+        self._truth.outages = outages
 
     def observe_stage(self, stage: str, seconds: float) -> None:
         """Note how long a stage took: decode, embed, score, commit, …"""
@@ -156,6 +165,7 @@ class _Truth(Collector):
         self._reader = TruthReader(store)
         self._cap = Cap(store, settings.sources_most)
         self._settings = settings
+        self.outages = Outages()
         self._lock = threading.Lock()
         self._page: tuple[Metric, ...] = ()
         self._read_at = float("-inf")
@@ -174,14 +184,20 @@ class _Truth(Collector):
             shown = self._cap.apply(truth.sources)
         except _UNREADABLE:
             found: Sequence[Family] = ()
+            noted: set[Kind] = set()
         else:
+            noted = {outage.kind for outage in truth.outages}
             found = tuple(families(truth, shown))
             # A store that is read and cannot be written just now is tried again at the next look.
             with suppress(*_UNREADABLE):
                 self._reader.keep_pace()
         seconds = time.monotonic() - began
         yield from page_families(
-            self._settings, store_up=bool(found), seconds=seconds, disk=disk_of(self._store)
+            self._settings,
+            store_up=bool(found),
+            seconds=seconds,
+            disk=disk_of(self._store),
+            away=noted | {outage.kind for outage in self.outages.current()},
         )
         yield from found
 

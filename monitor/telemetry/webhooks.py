@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Generic, Protocol, Self, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from monitor.config.telemetry import Webhooks
+from monitor.config.telemetry_section import Webhooks
 from monitor.errors import ConcladError
 from monitor.store import Store
-from monitor.store.rows import Event
+from monitor.store.records import Event
 from monitor.telemetry.errors import Undelivered, WebhookRefused
-from monitor.telemetry.posting import Receiver
-from monitor.telemetry.reading import WEBHOOK_ROOM
+from monitor.telemetry.store_reading import WEBHOOK_ROOM
+from monitor.telemetry.webhook_target import Receiver
 
 #: An event that an address was not told in time; appended to the timeline.
 GIVEN_UP = "webhook.given_up"
@@ -38,31 +38,35 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 300.0
 CLOSE_SECONDS = 5.0
 
 
-class WebhookSender:
-    """Sends from the moment it is started until it is closed; without addresses it does nothing.
+class Receives(Protocol):
+    """Somebody who is told; ``name`` says who in notes and metrics, without secrets."""
 
-    >>> import tempfile
-    >>> store = Store.open(tempfile.mkdtemp())
-    >>> with WebhookSender(store, Webhooks()) as sender:
-    ...     print(len(sender.receivers))
-    0
-    >>> store.close()
-    """
+    @property
+    def name(self) -> str: ...
+
+
+R = TypeVar("R", bound=Receives)
+
+
+class EventSender(Generic[R]):
+    """Takes events from the timeline to receivers, each by a thread of its own."""
 
     def __init__(
         self,
         store: Store,
-        settings: Webhooks,
+        receivers: Sequence[R],
         *,
+        room: str,
+        events: Sequence[str],
+        give_up_hours: float,
         poll: float = POLL_SECONDS,
         first_pause: float = FIRST_PAUSE_SECONDS,
     ) -> None:
-        secret = _secret(settings.secret_file)
-        self.receivers = [
-            Receiver(url, secret, settings.timeout_seconds) for url in dict.fromkeys(settings.urls)
-        ]
+        self.receivers = list(receivers)
         self._store = store
-        self._settings = settings
+        self._room = room
+        self._kinds = events
+        self._give_up = timedelta(hours=give_up_hours)
         self._poll = poll
         self._first_pause = first_pause
         self._stop = threading.Event()
@@ -73,17 +77,17 @@ class WebhookSender:
         if self._threads or not self.receivers:
             return
         with self._store.transaction() as tx:
-            notes = tx.notes.all(WEBHOOK_ROOM)
+            notes = tx.notes.all(self._room)
             for gone in set(notes) - {receiver.name for receiver in self.receivers}:
-                tx.notes.delete(WEBHOOK_ROOM, gone)
+                tx.notes.delete(self._room, gone)
             newest = max((event.id for event in tx.events.latest(limit=1)), default=0)
             for receiver in self.receivers:
                 if receiver.name not in notes:
-                    tx.notes.set(WEBHOOK_ROOM, receiver.name, {"after": newest})
+                    tx.notes.set(self._room, receiver.name, {"after": newest})
         self._stop.clear()
         for receiver in self.receivers:
             thread = threading.Thread(
-                target=self._run, args=(receiver,), name=f"webhook-{receiver.name}", daemon=True
+                target=self._run, args=(receiver,), name=f"tell-{receiver.name}", daemon=True
             )
             self._threads.append(thread)
             thread.start()
@@ -107,7 +111,7 @@ class WebhookSender:
     ) -> None:
         self.close()
 
-    def _run(self, receiver: Receiver) -> None:
+    def _run(self, receiver: R) -> None:
         troubles = 0
         while not self._stop.is_set():
             try:
@@ -119,8 +123,72 @@ class WebhookSender:
                 pause = self._pause(troubles)
             self._stop.wait(pause)
 
-    def _step(self, receiver: Receiver) -> float:
+    def _step(self, receiver: R) -> float:
         """Deliver what waits; returns how long to wait before the next look."""
+        raise NotImplementedError
+
+    def _delivered(self, receiver: R, event: Event) -> None:
+        with self._store.transaction() as tx:
+            tx.notes.set(self._room, receiver.name, {"after": event.id})
+
+    def _waiting(self, receiver: R) -> tuple[Sequence[Event], int]:
+        with self._store.reading() as tx:
+            note = tx.notes.get(self._room, receiver.name, {})
+            after = int(note.get("after", 0))
+            found = tx.events.after(after, kinds=self._kinds) if self._kinds else []
+        return found, int(note.get("failures", 0))
+
+    def _failed(self, receiver: R, event: Event, error: str, failures: int) -> float:
+        """Remember the failure and say how long to wait; what is too old by now is passed over."""
+        with self._store.transaction() as tx:
+            if tx.now - event.at > self._give_up:
+                lost = {"receiver": receiver.name, "event": event.id, "error": error}
+                tx.events.append(GIVEN_UP, lost)
+                tx.notes.set(self._room, receiver.name, {"after": event.id})
+                return 0.0
+            note = tx.notes.get(self._room, receiver.name, {})
+            failed = {"failures": failures, "error": error, "at": tx.now.isoformat()}
+            tx.notes.set(self._room, receiver.name, {**note, **failed})
+        return self._pause(failures)
+
+    def _pause(self, failures: int) -> float:
+        return min(self._first_pause * 2.0 ** min(failures - 1, 20), LONGEST_PAUSE_SECONDS)
+
+
+class WebhookSender(EventSender[Receiver]):
+    """One signed POST for each event; without addresses it does nothing.
+
+    >>> import tempfile
+    >>> store = Store.open(tempfile.mkdtemp())
+    >>> with WebhookSender(store, Webhooks()) as sender:
+    ...     print(len(sender.receivers))
+    0
+    >>> store.close()
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Webhooks,
+        *,
+        poll: float = POLL_SECONDS,
+        first_pause: float = FIRST_PAUSE_SECONDS,
+    ) -> None:
+        secret = read_secret(settings.secret_file)
+        super().__init__(
+            store,
+            [
+                Receiver(url, secret, settings.timeout_seconds)
+                for url in dict.fromkeys(settings.urls)
+            ],
+            room=WEBHOOK_ROOM,
+            events=settings.events,
+            give_up_hours=settings.give_up_hours,
+            poll=poll,
+            first_pause=first_pause,
+        )
+
+    def _step(self, receiver: Receiver) -> float:
         events, failures = self._waiting(receiver)
         for event in events:
             try:
@@ -128,37 +196,14 @@ class WebhookSender:
             except Undelivered as error:
                 return self._failed(receiver, event, str(error), failures + 1)
             failures = 0
-            with self._store.transaction() as tx:
-                tx.notes.set(WEBHOOK_ROOM, receiver.name, {"after": event.id})
+            self._delivered(receiver, event)
             if self._stop.is_set():
                 break
         return self._poll
 
-    def _waiting(self, receiver: Receiver) -> tuple[Sequence[Event], int]:
-        with self._store.reading() as tx:
-            note = tx.notes.get(WEBHOOK_ROOM, receiver.name, {})
-            kinds = self._settings.events
-            found = tx.events.after(int(note.get("after", 0)), kinds=kinds) if kinds else []
-        return found, int(note.get("failures", 0))
 
-    def _failed(self, receiver: Receiver, event: Event, error: str, failures: int) -> float:
-        """Remember the failure and say how long to wait; what is too old by now is passed over."""
-        with self._store.transaction() as tx:
-            if tx.now - event.at > timedelta(hours=self._settings.give_up_hours):
-                lost = {"receiver": receiver.name, "event": event.id, "error": error}
-                tx.events.append(GIVEN_UP, lost)
-                tx.notes.set(WEBHOOK_ROOM, receiver.name, {"after": event.id})
-                return 0.0
-            note = tx.notes.get(WEBHOOK_ROOM, receiver.name, {})
-            failed = {"failures": failures, "error": error, "at": tx.now.isoformat()}
-            tx.notes.set(WEBHOOK_ROOM, receiver.name, {**note, **failed})
-        return self._pause(failures)
-
-    def _pause(self, failures: int) -> float:
-        return min(self._first_pause * 2.0 ** min(failures - 1, 20), LONGEST_PAUSE_SECONDS)
-
-
-def _secret(path: str | None) -> bytes | None:
+def read_secret(path: str | None) -> bytes | None:
+    """The secret that messages are signed with, from its file."""
     if path is None:
         return None
     try:

@@ -11,7 +11,9 @@ from monitor.store.faults import VARIABLE
 
 # A server that has imported everything once: each run is a fork of it, and starts at once.
 _server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(["actors.run", "tests.actors.story", "monitor.feed.engine_torch"])
+_server.set_forkserver_preload(
+    ["actors.run_monitor", "tests.actors.story", "monitor.backbones.engine_torch"]
+)
 
 KILLED = -9
 
@@ -31,7 +33,7 @@ def drain(config: Config, *, fault: str | None = None, timeout: float = 120) -> 
 def _drain(config: Config, fault: str | None) -> None:
     if fault is not None:
         os.environ[VARIABLE] = fault
-    from actors.run import run
+    from actors.run_monitor import run
 
     run(config, once=True)
 

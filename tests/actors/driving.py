@@ -7,22 +7,27 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from actors.crew import Role
-from actors.embedder import EngineFactory
+from actors.worker import EngineFactory
 from monitor.config import Config
-from monitor.jobs.parts import open_engine_of
+from monitor.jobs.from_config import open_engine_of
+from monitor.pipeline.worker_tasks import Role, Task
 from monitor.store import Store
 from monitor.store.faults import VARIABLE
 
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(
-    ["actors.run", "tests.actors.story", "monitor.feed.engine_torch", "tests.actors.engines"]
+    [
+        "actors.run_monitor",
+        "tests.actors.story",
+        "monitor.backbones.engine_torch",
+        "tests.actors.engines",
+    ]
 )
 
 #: A driver on a crowded machine; a quiet one needs a tenth of it.
@@ -66,26 +71,28 @@ def _drive(
 ) -> None:
     if fault is not None:
         os.environ[VARIABLE] = fault
-    from actors import ray_crew
-    from actors.run import run
+    from actors import ray_worker_pool
+    from actors.run_monitor import run
 
     if kills:
-        ray_crew.RayCrew = _saboteur(ray_crew.RayCrew, kills)  # type: ignore[misc]
+        sabotaged = _saboteur(ray_worker_pool.RayWorkerPool, kills)
+        ray_worker_pool.RayWorkerPool = sabotaged  # type: ignore[misc]
     run(config, once=once, open_engine=engine)
 
 
-def _saboteur(crew: Any, kills: Kills) -> Any:
-    """A crew whose workers die right after they were given certain pieces of work."""
+def _saboteur(pool: Any, kills: Kills) -> Any:
+    """A pool whose workers die right after they were given certain tasks."""
     import ray
 
-    class Saboteur(crew):  # type: ignore[misc]
+    class Saboteur(pool):  # type: ignore[misc]
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             self._given: Counter[Role] = Counter()
             self._due = {role: list(times) for role, times in kills.items()}
 
-        def submit(self, role: Role, key: Hashable, method: str, *arguments: Any) -> None:
-            super().submit(role, key, method, *arguments)
+        def submit(self, task: Task, *arguments: Any) -> None:
+            super().submit(task, *arguments)
+            role = task.role
             self._given[role] += 1
             victims = [w.actor for w in self._workers if w.role == role and w.busy]
             due = self._due.get(role, [])

@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Callable
 
+from monitor.backbones.engine import Engine, Features, Images
 from monitor.config import Config
-from monitor.feed.engine import Engine, Features, Images
-from monitor.jobs.parts import open_engine_of
+from monitor.jobs.from_config import open_engine_of
 
 #: Long against everything else that a small batch needs.
 SLOW_SECONDS = 1.0

@@ -61,7 +61,7 @@ def nodes(*, cpus: int = 2) -> Iterator[Nodes]:
         # it says how Ray should be.
         from ray.cluster_utils import Cluster
 
-        import actors.cluster  # noqa: F401
+        import actors.ray_cluster  # noqa: F401
 
         head = {"num_cpus": cpus, "object_store_memory": MEMORY, "include_dashboard": False}
         cluster = _patiently(lambda: Cluster(initialize_head=True, head_node_args=head))

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from monitor.config import Config
-from monitor.jobs.fit import fit
+from monitor.jobs.fit_detector import fit
 from monitor.store import Store
 from monitor.store.exemplars import all_exemplars, unpainted
-from monitor.store.files import current, read_table
+from monitor.store.output_files import current, read_table
 from tests.jobs.feeds import config_for, write_feed
 
 POOL = 60
@@ -69,45 +69,50 @@ def with_oracle(config: Config) -> Config:
 def outcome(state: Path) -> dict[str, Any]:
     """Everything that must be the same however often a run was interrupted."""
     with Store.open(state) as store:
-        verdicts = rows(store, "verdicts")
-        with store.reading() as tx:
-            versions = [(v.number, v.key, v.state, v.sha256) for v in tx.versions.all()]
-            classes = [(c.id, c.name, c.origin) for c in tx.classes.all()]
-            pools = [
-                (p.id, p.state, p.size, p.above, p.asked, p.budget, p.detector_version)
-                for p in (
-                    tx.pools.get(i) for i in range(1, 1 + sum(tx.pools.count_by_state().values()))
-                )
-            ]
-            queries = [
-                (q.pool_id, q.round, q.image_id, q.state)
-                for p in pools
-                for q in tx.queries.of_pool(p[0])
-            ]
-            counters = {
-                (c.name, c.source, c.label): round(c.value, 6)
-                for c in tx.counters.all()
-                if c.name not in ("inner_loop_seconds", "actor_restarts")
-            }
-            told = [
-                (e.kind, e.source, e.payload)
-                for e in tx.events.after(limit=100_000)
-                if e.kind not in ("monitor.started", "monitor.stopped", "actor.restarted")
-            ]
-            pictures = all_exemplars(tx)
-            assert not unpainted(tx)
-        return {
-            "verdicts": verdicts,
-            "rejected": rows(store, "rejected"),
-            "discoveries": rows(store, "discoveries"),
-            "versions": versions,
-            "classes": classes,
-            "pools": pools,
-            "queries": queries,
-            "counters": counters,
-            "events": told,
-            "pictures": pictures,
+        return outcome_of(store)
+
+
+def outcome_of(store: Store) -> dict[str, Any]:
+    """The same of a store that is open."""
+    verdicts = rows(store, "verdicts")
+    with store.reading() as tx:
+        versions = [(v.number, v.key, v.state, v.sha256) for v in tx.versions.all()]
+        classes = [(c.id, c.name, c.origin) for c in tx.classes.all()]
+        pools = [
+            (p.id, p.state, p.size, p.above, p.asked, p.budget, p.detector_version)
+            for p in (
+                tx.pools.get(i) for i in range(1, 1 + sum(tx.pools.count_by_state().values()))
+            )
+        ]
+        queries = [
+            (q.pool_id, q.round, q.image_id, q.state)
+            for p in pools
+            for q in tx.queries.of_pool(p[0])
+        ]
+        counters = {
+            (c.name, c.source, c.label): round(c.value, 6)
+            for c in tx.counters.all()
+            if c.name not in ("inner_loop_seconds", "actor_restarts")
         }
+        told = [
+            (e.kind, e.source, e.payload)
+            for e in tx.events.after(limit=100_000)
+            if e.kind not in ("monitor.started", "monitor.stopped", "actor.restarted")
+        ]
+        pictures = all_exemplars(tx)
+        assert not unpainted(tx)
+    return {
+        "verdicts": verdicts,
+        "rejected": rows(store, "rejected"),
+        "discoveries": rows(store, "discoveries"),
+        "versions": versions,
+        "classes": classes,
+        "pools": pools,
+        "queries": queries,
+        "counters": counters,
+        "events": told,
+        "pictures": pictures,
+    }
 
 
 def rows(store: Store, kind: str) -> list[tuple[Any, ...]]:

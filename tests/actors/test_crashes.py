@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import actors.coordinator
-import actors.run  # noqa: F401
-import monitor.store.publish  # noqa: F401
+import actors.run_monitor  # noqa: F401
+import monitor.store.version_commit  # noqa: F401
 from monitor.store.faults import declared
 from tests.actors.crashing import KILLED, at, drain
 from tests.actors.story import Story, outcome, tell_story, with_oracle

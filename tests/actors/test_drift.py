@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from actors.run import Summary, run
+from actors.run_monitor import Summary, run
 from monitor.config import Config
-from monitor.jobs.fit import fit
+from monitor.jobs.fit_detector import fit
 from monitor.store import Store
 from tests.actors.story import OVERRIDES, with_oracle
 from tests.jobs.feeds import COLOURS, config_for, write_feed

@@ -11,7 +11,7 @@ def test_only_embedders_load_torch() -> None:
         [
             sys.executable,
             "-c",
-            "import sys, actors.ray_crew, actors.run, actors.querier, actors.scorer\n"
+            "import sys, actors.ray_worker_pool, actors.run_monitor\n"
             "print(sorted({'torch', 'timm', 'openvino'} & set(sys.modules)))",
         ],
         capture_output=True,

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from actors.holding import AlreadyRunning, hold, process_started
-from actors.run import Summary, run
+from actors.coordinator_lease import AlreadyRunning, acquire_lease, process_started
+from actors.run_monitor import Summary, run
 from monitor.config import Config
 from monitor.store import Store, release_version
-from monitor.store.rows import Query
+from monitor.store.records import Query
 from monitor.store.states import AnswerKind, ClassOrigin, FileState, PoolState, VersionState
 from tests.actors.crashing import at
 from tests.actors.story import CHAPTERS, Story, expected_ids, image_ids, tell_story, with_oracle
@@ -216,8 +216,7 @@ def test_duplicates_are_counted_once(config: Config, tmp_path: Path) -> None:
 
 def test_a_changed_file_is_a_loud_event(config: Config, tmp_path: Path) -> None:
     run(config, once=True)
-    file = tmp_path / "feed" / "000.parquet"
-    os.utime(file, (1, 1))
+    shutil.copy(tmp_path / "feed" / "001.parquet", tmp_path / "feed" / "000.parquet")
     heard: list[str] = []
     run(config, once=True, listener=lambda t: heard.append(t.kind))
     assert "file.changed" in heard
@@ -227,7 +226,7 @@ def test_a_changed_file_is_a_loud_event(config: Config, tmp_path: Path) -> None:
 def test_a_second_monitor_is_refused_and_a_dead_one_is_not_waited_for(config: Config) -> None:
     parent = os.getppid()
     with opened(config) as store:
-        mine = hold(store)
+        mine = acquire_lease(store)
         with store.transaction() as tx:
             tx.leases.release(mine)
             living = mine.owner.replace(f"pid {os.getpid()}", f"pid {parent}")

@@ -18,15 +18,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from actors.cluster import living_nodes
-from actors.crew import Done
-from actors.holding import hold
-from actors.ray_crew import RayCrew
+from actors.coordinator_lease import acquire_lease
+from actors.ray_cluster import living_nodes
+from actors.ray_worker_pool import RayWorkerPool
+from actors.worker_pool import Done
 from monitor.config import Config
-from monitor.feed.plan import plan_files
-from monitor.feed.source import Source
-from monitor.jobs.parts import columns_of
-from monitor.jobs.places import places
+from monitor.feed.batch_plan import plan_files
+from monitor.feed.feed_storage import Source
+from monitor.jobs.actor_placement import places
+from monitor.jobs.from_config import columns_of
+from monitor.pipeline.worker_tasks import EmbedBatch
 from monitor.store import Store
 from tests.actors.crashing import KILLED, at, drain
 from tests.actors.driving import PATIENCE, drive, driver, has_committed, terminate, until
@@ -114,7 +115,7 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(
     assert drive(config, fault="pool.after_ask") == KILLED
     with Store.open(config.state.dir) as store:
         # Its lease is taken at once, without waiting for it to run out.
-        store.release_lease(hold(store, sleep=_must_not_wait))
+        store.release_lease(acquire_lease(store, sleep=_must_not_wait))
     assert drive(config) == 0
     assert outcome(state_of(config)) == undisturbed
 
@@ -143,55 +144,57 @@ def test_embedders_come_with_the_work_and_leave_when_it_is_done(
 ) -> None:
     growing = changed(config, embedders_most=2, embedder_cpus=1, lag_seconds=2.0, idle_seconds=60.0)
     now = 0.0
-    with crew_on(cluster, growing, clock=lambda: now) as crew:
-        keys = give_work(crew, growing)
-        crew.heed(len(keys))
-        done = [*first_of(crew)]
+    with workers_on(cluster, growing, clock=lambda: now) as workers:
+        keys = give_work(workers, growing)
+        workers.scale(len(keys))
+        done = [*first_of(workers)]
         now = 5.0
-        crew.heed(len(keys))
-        assert crew.up()["embedder"] + crew.starting()["embedder"] == 2
-        while crew.up()["embedder"] < 2:
-            done += crew.wait(0.1)
+        workers.scale(len(keys))
+        assert workers.up()["embedder"] + workers.starting()["embedder"] == 2
+        while workers.up()["embedder"] < 2:
+            done += workers.wait(0.1)
         assert head() not in places_of_actors()
         # Both have something in hand when one of them is told to leave.
-        keys += give_work(crew, growing)
-        assert crew.up()["embedder"] == 2
+        keys += give_work(workers, growing)
+        assert workers.up()["embedder"] == 2
         for later in (10.0, 80.0, 150.0):
             now = later
-            crew.heed(0)
-        assert crew.up()["embedder"] == 2
-        assert crew.capacity("embedder") < len(keys)
+            workers.scale(0)
+        assert workers.up()["embedder"] == 2
+        assert workers.capacity("embedder") < len(keys)
         while len(done) < len(keys):
-            done += crew.wait(0.1)
+            done += workers.wait(0.1)
         assert all(piece.error is None for piece in done)
-        assert sorted(str(piece.key) for piece in done) == sorted(map(str, keys))
-        assert crew.up()["embedder"] == 1
-        assert "embedder" not in crew.restarts()
+        assert sorted(one.task.batch_id for one in done if isinstance(one.task, EmbedBatch)) == keys
+        assert workers.up()["embedder"] == 1
+        assert "embedder" not in workers.restarts()
 
 
 def test_nodes_that_drain_get_no_work_and_keep_nobody(config: Config, cluster: Nodes) -> None:
     both = [cluster.add(site=1) for _ in range(2)]
     on_site = changed(config, embedders=2, embedder_cpus=0, embedder_resources={"site": 1})
     try:
-        with crew_on(cluster, on_site, clock=lambda: 0.0) as crew:
-            while crew.up()["embedder"] < 2:
-                crew.wait(0.1)
+        with workers_on(cluster, on_site, clock=lambda: 0.0) as workers:
+            while workers.up()["embedder"] < 2:
+                workers.wait(0.1)
             drained = both[0].node_id
             assert drained in places_of_actors()
-            keys = give_work(crew, on_site)
+            keys = give_work(workers, on_site)
             drain_node(cluster, drained)
             assert drained not in {node.id for node in living_nodes()}
-            crew.heed(len(keys))
-            assert crew.capacity("embedder") == 2 * crew._each("embedder"), "another is hired"
+            workers.scale(len(keys))
+            assert workers.capacity("embedder") == 2 * workers._each("embedder"), (
+                "another is started"
+            )
             done: list[Done] = []
             while len(done) < len(keys):
-                done += crew.wait(0.1)
+                done += workers.wait(0.1)
             assert all(piece.error is None for piece in done), "what it had in hand it finished"
-            until_true(lambda: not crew.wait(0.1) and drained not in places_of_actors())
-            assert (crew.up()["embedder"], crew.starting()["embedder"]) == (1, 1)
-            assert "embedder" not in crew.restarts()
+            until_true(lambda: not workers.wait(0.1) and drained not in places_of_actors())
+            assert (workers.up()["embedder"], workers.starting()["embedder"]) == (1, 1)
+            assert "embedder" not in workers.restarts()
             both.append(cluster.add(site=1))
-            until_true(lambda: not crew.wait(0.1) and crew.up()["embedder"] == 2)
+            until_true(lambda: not workers.wait(0.1) and workers.up()["embedder"] == 2)
             assert both[2].node_id in places_of_actors()
     finally:
         for node in both:
@@ -219,15 +222,17 @@ def until_true(condition: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def crew_on(cluster: Nodes, config: Config, *, clock: Callable[[], float]) -> Iterator[RayCrew]:
+def workers_on(
+    cluster: Nodes, config: Config, *, clock: Callable[[], float]
+) -> Iterator[RayWorkerPool]:
     import ray
 
     ray.init(address=cluster.address, log_to_driver=False)
     try:
-        crew = RayCrew(config, places(config, living_nodes()), slow, clock=clock)
-        crew.start()
-        yield crew
-        crew.close()
+        workers = RayWorkerPool(config, places(config, living_nodes()), slow, clock=clock)
+        workers.start()
+        yield workers
+        workers.close()
     finally:
         ray.shutdown()
 
@@ -247,19 +252,19 @@ def places_of_actors() -> set[str]:
 _numbers = itertools.count()
 
 
-def give_work(crew: RayCrew, config: Config) -> list[int]:
+def give_work(workers: RayWorkerPool, config: Config) -> list[int]:
     """Every batch of the story's first file, under numbers that nobody else has."""
     source = Source.at(config.feed.path)
     (plan,) = plan_files(source, source.list()[:1], columns_of(config), rows_per_batch=10)
     keys = [next(_numbers) for _ in plan.batches]
     for key, spec in zip(keys, plan.batches, strict=True):
-        crew.submit("embedder", key, "embed", spec)
+        workers.submit(EmbedBatch(key, spec))
     return keys
 
 
-def first_of(crew: RayCrew) -> list[Done]:
+def first_of(workers: RayWorkerPool) -> list[Done]:
     while True:
-        if done := crew.wait(0.1):
+        if done := workers.wait(0.1):
             return done
 
 
@@ -290,14 +295,14 @@ def _black() -> bytes:
 #: A driver whose worker dies: Ray's report of it must reach the log, and nothing else stdout.
 DYING = """
 import logging, os, sys, threading
-from actors.cluster import connect
+from actors.ray_cluster import connect
 import ray
 
 told = threading.Event()
 handler = logging.Handler(logging.INFO)
 handler.emit = lambda record: "worker died" in record.getMessage() and told.set()
-logging.getLogger("actors.cluster").addHandler(handler)
-logging.getLogger("actors.cluster").setLevel(logging.INFO)
+logging.getLogger("actors.ray_cluster").addHandler(handler)
+logging.getLogger("actors.ray_cluster").setLevel(logging.INFO)
 connect(sys.argv[1])
 
 @ray.remote(num_cpus=0)
@@ -329,7 +334,7 @@ def test_resources_that_no_node_has_are_named(config: Config) -> None:
 
 def test_a_second_monitor_is_refused(config: Config) -> None:
     with Store.open(config.state.dir) as store:
-        lease = hold(store)
+        lease = acquire_lease(store)
         second = conclad(config)
         store.release_lease(lease)
     assert second.returncode == 2

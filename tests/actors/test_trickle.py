@@ -6,16 +6,14 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from actors.run import run
+from actors.run_monitor import run
 from monitor.config import Config
-from monitor.jobs.parts import open_store
-from monitor.novelty.drift_sketch import Sketch
-from monitor.pipeline.deciding import Current
-from monitor.pipeline.keeper import Keeper
-from monitor.pipeline.looking import look
+from monitor.jobs.from_config import open_store
+from monitor.pipeline.pool_decision import CurrentDetector
+from monitor.pipeline.pool_lifecycle import PoolLifecycle
+from monitor.pipeline.worker_tasks import InspectPool, UpdaterTools
 from monitor.store import Store
 from monitor.store.snapshots import load_snapshot
 from monitor.store.states import PoolState
@@ -98,17 +96,14 @@ def test_a_pool_that_fills_slowly_is_looked_at_while_it_fills(config: Config) ->
         assert pool is not None
         assert pool.size == 240
         detector = load_snapshot(store.folder, version.snapshot)
-        keeper, current = Keeper(store, slow, None), Current(version.number, detector)
-        assert keeper.step(current) == ("idle", None), "not before pools.look_minutes"
+        pools, current = PoolLifecycle(store, slow, None), CurrentDetector(version.number, detector)
+        assert pools.advance(current).step == "idle", "not before pools.look_minutes"
         clock.now += timedelta(minutes=11)
-        moved, job = keeper.step(current)
-        assert moved == "working"
-        assert job is not None
-        features, sources, stats, past, settings = job.arguments
-        assert len(features) == 240
-        keeper.receive(look(Sketch.of(detector), features, sources, stats, past, settings), current)
+        task = pools.advance(current).task
+        assert isinstance(task, InspectPool)
+        assert len(task.features) == 240
+        pools.receive(task.run(UpdaterTools(), detector), current)
         with store.reading() as tx:
             # A quarter of it is sand: the pool is closed early, and people are asked.
             assert tx.pools.get(pool.id).state is PoolState.ASKING
             assert tx.pools.filling() is None
-    assert np.isfinite(features).all()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from monitor.cli.root import run
-from monitor.novelty.drift import DriftVerdict
+from monitor.novelty.drift.source_drift import DriftVerdict
 from monitor.store import Store
 
 AS_USUAL = DriftVerdict("", False, False, False, 0.0, 0.25, None, (), 0)

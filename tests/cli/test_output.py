@@ -8,7 +8,7 @@ import json
 import pytest
 
 from monitor.cli.output import Output
-from monitor.jobs.progress import Progress
+from monitor.jobs.progress import JobProgress
 
 
 class Terminal(io.StringIO):
@@ -25,7 +25,7 @@ class Clock:
 
 def steps(output: Output, clock: Clock, seconds: float) -> None:
     for done in range(101):
-        output.progress(Progress("embed", done, 100, "images"))
+        output.progress(JobProgress("embed", done, 100, "images"))
         clock.now += seconds
 
 
@@ -51,16 +51,16 @@ def test_a_terminal_gets_one_line_that_is_written_over() -> None:
 def test_work_of_an_earlier_run_does_not_count_as_speed() -> None:
     stream, clock = io.StringIO(), Clock()
     with Output(stream=stream, clock=clock) as output:
-        output.progress(Progress("embed", 90, 100, "images"))
+        output.progress(JobProgress("embed", 90, 100, "images"))
         clock.now += 10
-        output.progress(Progress("embed", 100, 100, "images"))
+        output.progress(JobProgress("embed", 100, 100, "images"))
     assert stream.getvalue().splitlines()[-1].endswith("1.0 images/s")
 
 
 def test_quiet_is_quiet() -> None:
     stream = io.StringIO()
     with Output(quiet=True, stream=stream) as output:
-        output.progress(Progress("embed", 1, 1, "images"))
+        output.progress(JobProgress("embed", 1, 1, "images"))
         output.note("by the way")
     assert stream.getvalue() == ""
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.config import load
-from monitor.config.document import parse_document
 from monitor.config.errors import ConfigError, ConfigInvalid, ConfigMissing, ConfigSyntax
+from monitor.config.yaml_document import parse_document
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.config import Config, load
-from monitor.config.document import read_document
 from monitor.config.errors import ConfigExists
 from monitor.config.fields import fields_of
 from monitor.config.template import commented_yaml, scalar, write_template
+from monitor.config.yaml_document import read_document
 
 
 def test_the_template_sets_every_key_to_its_default(tmp_path: Path) -> None:

@@ -14,15 +14,15 @@ from PIL import Image
 
 from monitor.cli import demo as command
 from monitor.cli.root import run as conclad
+from monitor.demo.demo_folder import DemoFolder, free_port
 from monitor.demo.errors import FolderTaken, RunFailed
-from monitor.demo.folder import DemoFolder, free_port
+from monitor.demo.image_source import Drawn
 from monitor.demo.measure import Outcome, Share, first_use
-from monitor.demo.pictures import Drawn
 from monitor.demo.play import Played, Wish, play, to_dict
-from monitor.demo.timeline import describe, draw
-from monitor.jobs.progress import Progress
+from monitor.demo.run_picture import describe, draw
+from monitor.jobs.progress import JobProgress
 from monitor.store import Store
-from monitor.store.files import current, read_table
+from monitor.store.output_files import current, read_table
 
 # The tiny backbone needs no weights and sees little, so that pools are asked about without waiting
 # for evidence. Without Ray, which has tests of its own.
@@ -44,7 +44,7 @@ def told() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def seen() -> list[Progress]:
+def seen() -> list[JobProgress]:
     return []
 
 
@@ -55,7 +55,7 @@ def wish(tmp_path_factory: pytest.TempPathFactory) -> Wish:
 
 @pytest.fixture(scope="module")
 def played(
-    wish: Wish, told: list[str], seen: list[Progress], tmp_path_factory: pytest.TempPathFactory
+    wish: Wish, told: list[str], seen: list[JobProgress], tmp_path_factory: pytest.TempPathFactory
 ) -> Played:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONCLAD_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -101,7 +101,7 @@ def test_a_class_is_found_after_it_appeared(played: Played) -> None:
 
 
 def test_the_run_is_told_as_it_happens(
-    played: Played, told: list[str], seen: list[Progress]
+    played: Played, told: list[str], seen: list[JobProgress]
 ) -> None:
     text = "\n".join(told)
     assert "$ conclad fit" in text

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.demo.errors import TooFewImages
-from monitor.demo.scenes import SCENES
+from monitor.demo.scenes.catalog import SCENES
 from monitor.demo.story import MOST_CLASSES, QUIET, SOURCES, START, Story
 
 STORY = Story.of(list(SCENES))

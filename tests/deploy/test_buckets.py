@@ -14,13 +14,13 @@ import psycopg
 import pytest
 from moto.server import ThreadedMotoServer
 
-from actors.run import run
+from actors.run_monitor import run
 from monitor.cli.root import run as conclad
 from monitor.config import Config, load
-from monitor.jobs.fit import fit
-from monitor.jobs.state import open_store
+from monitor.jobs.fit_detector import fit
+from monitor.jobs.from_config import open_store
 from monitor.store import check
-from monitor.store.files import current, read_table
+from monitor.store.output_files import current, read_table
 from tests.jobs.feeds import write_feed
 from tests.store.postgres import server
 

@@ -15,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from monitor.config.telemetry import Metrics
+from monitor.config.telemetry_section import Metrics
 from monitor.store import Store
 from monitor.telemetry.exporter import Exporter
 from tests.deploy.manifests import DEPLOY, ROOT

@@ -15,7 +15,7 @@ import yaml
 
 from monitor import __version__
 from monitor.config import load
-from monitor.jobs.places import Node, embedder_ask, helper_nodes, places
+from monitor.jobs.actor_placement import Node, embedder_request, helper_nodes, places
 from tests.deploy import prometheus_operator
 from tests.deploy.kuberay import problems
 from tests.deploy.manifests import (
@@ -111,7 +111,7 @@ def test_helpers_have_a_group_that_does_not_scale_and_nobody_else_fits_there(ove
     nodes = {name: worker_of(group) for name, group in groups.items()}
     for _, _, config in monitors(overlay):
         assert helper_nodes(config, list(nodes.values())) == (nodes["helpers"],)
-        asked = embedder_ask(config, places(config, list(nodes.values())))
+        asked = embedder_request(config, places(config, list(nodes.values())))
         assert asked.fits(nodes["helpers"]) == 0
 
 
@@ -322,7 +322,7 @@ def test_groups_share_the_cluster_and_nothing_else() -> None:
     assert list(found) == ["forest", "harbour"]
     forest, harbour = found["forest"], found["harbour"]
     assert forest.feed.path != harbour.feed.path
-    assert forest.metrics.desk_url == forest.desk.address != harbour.desk.address
+    assert forest.desk_url == forest.desk.address != harbour.desk.address
     claims = [
         volume["persistentVolumeClaim"]["claimName"]
         for deployment in of_kind("groups", "Deployment")
@@ -348,7 +348,7 @@ def test_the_groups_shares_fit_the_shipped_nodes_and_are_even() -> None:
     for _, _, config in found:
         chosen = places(config, [node])
         # One of each group on every node, and no group may take another's half.
-        assert embedder_ask(config, chosen).fits(node) == len(found)
+        assert embedder_request(config, chosen).fits(node) == len(found)
         assert chosen.most == fleet
         assert chosen.gpus * len(found) == node.resources["GPU"]
         assert chosen.cpus * len(found) == node.resources["CPU"]
@@ -372,7 +372,7 @@ def test_embedders_follow_the_feed_onto_workers_that_have_room_for_them(overlay:
         for group in ray_cluster(overlay)["spec"]["workerGroupSpecs"]
     }
     chosen = places(config, [node for node, _ in groups.values()])
-    ask = embedder_ask(config, chosen)
+    ask = embedder_request(config, chosen)
     # One embedder a worker, on GPUs where the overlay has some, and as many as may be started.
     fit = {name: (ask.fits(node), most) for name, (node, most) in groups.items()}
     assert fit["gpu" if "gpu" in groups else "cpu"] == (1, chosen.most)

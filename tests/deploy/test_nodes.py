@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from monitor.jobs.fit import fit
+from monitor.jobs.fit_detector import fit
 from monitor.store import Store, check
-from monitor.store.files import current, read_table
+from monitor.store.output_files import current, read_table
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.nodes import BIN, network, wait_for
 from tests.jobs.feeds import config_for, write_feed
@@ -43,7 +43,7 @@ def test_the_monitor_runs_across_nodes_and_outlives_one(
         net.ray_worker(two, address)
 
         # From a machine of the cluster: a Ray driver needs a node beside it.
-        seen = net.ask(one, str(BIN / "python"), "-m", "actors.probe", address)
+        seen = net.ask(one, str(BIN / "python"), "-m", "actors.cluster_probe", address)
         nodes = json.loads(seen.stdout.splitlines()[-1])["nodes"]
         assert sorted(node["resources"].get("CPU", 0.0) for node in nodes) == [0.0, 1.0, 1.0]
 

@@ -85,7 +85,11 @@ class Client:
 
         anyio.run(call)
         reply = {k.decode(): v.decode() for k, v in found[0]["headers"]}
-        if "set-cookie" in reply:
-            self.cookie = reply["set-cookie"].partition(";")[0]
+        cookies = [v.decode() for k, v in found[0]["headers"] if k == b"set-cookie"]
+        if cookies:
+            # A browser keeps all of them; a program needs the one of its session.
+            chosen = next((one for one in cookies if one.startswith("conclad_desk")), cookies[0])
+            self.cookie = chosen.partition(";")[0]
+            reply["set-cookie"] = "\n".join(cookies)
         data = b"".join(part.get("body", b"") for part in found[1:])
         return Reply(found[0]["status"], reply, data)

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from sqlalchemy import func, select
 
 from monitor.store import Store
-from monitor.store.schema import answers, pools, queries
 from monitor.store.states import AnswerKind, AnswerOutcome, QueryState
+from monitor.store.tables import answers, pools, queries
 
 NAMES = ("water", "forest", "dune", "glacier", "sand")
 

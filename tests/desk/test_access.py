@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from monitor.config.desk import Desk as DeskConfig
+from monitor.config.desk_section import Desk as DeskConfig
 from monitor.desk.app import build
 from monitor.desk.errors import BadToken, CannotStart
 from monitor.desk.guard import Guard
-from monitor.desk.limits import Limiter
-from monitor.desk.rules import PATTERNS, Rule
-from monitor.desk.table import RULES
+from monitor.desk.rate_limits import Limiter
+from monitor.desk.route_rules import PATTERNS, Rule
+from monitor.desk.route_table import RULES
 from monitor.desk.tokens import PREFIX, Role, add_token, holders, remove_token
 from monitor.store import Store
 from tests.desk.client import Client
@@ -28,17 +29,29 @@ PUBLIC, READER, ANNOTATOR, ADMIN = Role.PUBLIC, Role.READER, Role.ANNOTATOR, Rol
 #: be meant here as well.
 EXPECTED: dict[tuple[str, str], Role] = {
     ("GET", "/"): READER,
-    ("GET", "/queue"): READER,
+    ("GET", "/questions"): READER,
+    ("GET", "/questions/part"): READER,
+    ("GET", "/images"): READER,
+    ("GET", "/map"): READER,
     ("GET", "/classes"): READER,
     ("GET", "/history"): READER,
     ("GET", "/api"): READER,
     ("GET", "/sign-in"): PUBLIC,
     ("POST", "/sign-in"): PUBLIC,
+    ("GET", "/sign-in/oidc"): PUBLIC,
+    ("GET", "/sign-in/callback"): PUBLIC,
     ("POST", "/sign-out"): READER,
     ("GET", "/static/{name}"): PUBLIC,
     ("GET", "/health"): PUBLIC,
     ("GET", "/openapi.json"): READER,
     ("GET", "/thumbnails/{digest}"): READER,
+    ("GET", "/pictures/{image}"): READER,
+    ("GET", "/api/images"): READER,
+    ("GET", "/api/images/{image}/around"): READER,
+    ("POST", "/api/images/teach"): ANNOTATOR,
+    ("POST", "/api/images/undo"): ANNOTATOR,
+    ("GET", "/api/pools"): READER,
+    ("GET", "/api/pools/{number}/map"): READER,
     ("GET", "/api/queries"): READER,
     ("POST", "/api/queries/lease"): ANNOTATOR,
     ("POST", "/api/queries/release"): ANNOTATOR,
@@ -50,6 +63,8 @@ EXPECTED: dict[tuple[str, str], Role] = {
     ("GET", "/api/classes"): READER,
     ("GET", "/api/classes/similar"): READER,
     ("GET", "/api/classes/{class_id}/samples"): READER,
+    ("GET", "/api/classes/{class_id}/impact"): READER,
+    ("POST", "/api/classes/undo"): ADMIN,
     ("POST", "/api/classes/merge"): ADMIN,
     ("POST", "/api/classes/{class_id}/rename"): ADMIN,
     ("POST", "/api/classes/{class_id}/retire"): ADMIN,
@@ -69,6 +84,7 @@ VALUES = {
     "of": "1",
     "to": "2",
     "digest": "ab" * 32,
+    "image": "ab" * 16,
     "name": "desk.css",
     "kind": "csv",
 }
@@ -310,13 +326,47 @@ def test_a_made_up_cookie_is_nobody(desk: Guard, tokens: Tokens, value: str) -> 
     assert browser.get("/api/pulse").status == 401
 
 
-def test_a_cookie_cannot_be_stretched(desk: Guard, tokens: Tokens) -> None:
+def test_a_cookie_is_random_and_kept_as_a_hash(desk: Guard, store: Store, tokens: Tokens) -> None:
     browser = Client(desk)
     browser.form("/sign-in", f"token={tokens['reader']}")
     assert browser.cookie is not None
-    name, until, seal = browser.cookie.split(".")
-    browser.cookie = f"{name}.{int(until) + 1}.{seal}"
+    value = browser.cookie.partition("=")[2]
+    with store.reading() as tx:
+        kept = repr(tx.notes.all("desk_sessions"))
+    assert value not in kept
+    browser.cookie = f"conclad_desk={value[:-1]}{'A' if value[-1] != 'A' else 'B'}"
     assert browser.get("/api/pulse").status == 401
+
+
+def test_signing_out_ends_the_session_wherever_its_cookie_is(desk: Guard, tokens: Tokens) -> None:
+    browser, thief = Client(desk), Client(desk)
+    browser.form("/sign-in", f"token={tokens['annotator']}")
+    thief.cookie = browser.cookie
+    assert thief.get("/api/pulse").status == 200
+    [csrf] = re.findall(r'<meta name="csrf" content="(\w+)">', browser.get("/").text)
+    assert browser.post("/sign-out", x_csrf_token=csrf).status == 303
+    assert thief.get("/api/pulse").status == 401
+
+
+def test_a_session_wears_out(state: Path, tokens: Tokens) -> None:
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    with Store.open(state, clock=lambda: now[0]) as store:
+        browser = Client(build(store, DeskConfig()))
+        browser.form("/sign-in", f"token={tokens['reader']}")
+        assert browser.get("/api/pulse").status == 200
+        now[0] += timedelta(days=7, seconds=1)
+        assert browser.get("/api/pulse").status == 401
+
+
+def test_the_audit_says_who_came_and_who_was_let_in(
+    desk: Guard, store: Store, tokens: Tokens
+) -> None:
+    browser = Client(desk)
+    browser.form("/sign-in", f"token={tokens['annotator']}")
+    add_token(store, "bo", Role.READER, by="ada")
+    page = Client(desk, token=tokens["reader"]).get("/history").text
+    assert "the annotator signed in (annotator, by token)" in page
+    assert "bo may come to the desk (reader), says ada" in page
 
 
 def test_every_reply_carries_the_headers(client: Client) -> None:
@@ -329,7 +379,16 @@ def test_every_reply_carries_the_headers(client: Client) -> None:
 
 
 def test_pages_hold_nothing_inline_and_nothing_from_elsewhere(client: Client) -> None:
-    for path in ("/", "/classes", "/history", "/api", "/sign-in"):
+    for path in (
+        "/",
+        "/questions",
+        "/images",
+        "/map",
+        "/classes",
+        "/history",
+        "/api",
+        "/sign-in",
+    ):
         page = client.get(path).text
         assert not re.search(r"<script(?![^>]*\bsrc=)", page)
         assert not re.search(r"\sstyle=|\son\w+=|<style", page)

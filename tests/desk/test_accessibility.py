@@ -29,7 +29,9 @@ def browser(mould: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
         yield Browser(driver, url)
 
 
-@pytest.mark.parametrize("path", ["/", "/classes", "/history", "/api", "/sign-in"])
+@pytest.mark.parametrize(
+    "path", ["/", "/questions", "/images", "/map", "/classes", "/history", "/api", "/sign-in"]
+)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_has_a_serious_violation(
     browser: Browser, axe: str, path: str, scheme: str
@@ -44,8 +46,10 @@ def test_no_page_has_a_serious_violation(
 @pytest.mark.parametrize(
     ("path", "keys", "selector"),
     [
-        ("/", "n", None),
-        ("/", " ", None),
+        ("/questions", "n", None),
+        ("/questions", " ", None),
+        ("/images", Keys.ENTER, None),
+        ("/classes", None, ".strip button"),
         ("/classes", None, '[data-do="rename"]'),
         ("/classes", None, '[data-do="retire"]'),
         ("/classes", None, '[data-do="samples"]'),
@@ -74,7 +78,7 @@ def test_signing_in_is_accessible_too(
         token = add_token(store, "ada", Role.ANNOTATOR)
     with served(config_of(state)) as url:
         other = Browser(browser.driver, url)
-        other.driver.get(url)
+        other.driver.get(url + "/questions")
         other.one("#token").send_keys("wrong", Keys.ENTER)
         other.until(lambda: "not known here" in other.body().text)
         assert violations(other, axe) == []
@@ -90,7 +94,7 @@ def test_signing_in_is_accessible_too(
 def test_whatever_has_the_focus_can_be_seen(browser: Browser) -> None:
     browser.prefer("light")
     browser.resize(DESKTOP)
-    for path in ("/", "/classes", "/history"):
+    for path in ("/", "/questions", "/images", "/map", "/classes", "/history"):
         browser.visit(path)
         seen = set()
         for _ in range(12):

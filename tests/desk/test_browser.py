@@ -10,7 +10,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
-from monitor.people.exchange.questions import read_questions
+from monitor.people.exchange.question_records import read_questions
 from monitor.store import Store
 from monitor.store.states import AnswerKind, QueryState
 from tests.desk.browser import DESKTOP, PHONE, Browser, chromium, config_of, served
@@ -66,7 +66,7 @@ def test_twenty_questions_by_keyboard_alone(browser: Browser, state: Path) -> No
     browser.until(lambda: "glacier" in browser.palette())
     number = 1 + browser.palette().index("glacier")
     browser.press(*[str(number)] * 4)
-    browser.until(lambda: "Nothing to answer" in browser.text("#main"))
+    browser.until(lambda: "All answered" in browser.text("#main"))
     browser.until(lambda: len(answers(state)) == 20)
     found = answers(state)
     assert sorted(str(name) for name in found.values()) == sorted(
@@ -79,10 +79,95 @@ def _first(browser: Browser) -> str:
     return browser.palette()[0]
 
 
+def test_what_is_shown_is_what_is_answered(browser: Browser, state: Path) -> None:
+    """Click A, click B, click B again, press 1: B is shown, so B is answered and A is not."""
+    browser.visit()
+    a, b, *_ = browser.cards()
+    browser.click(f"#q{a}")
+    browser.click(f"#q{b}")
+    browser.click(f"#q{b}")
+    shown = browser.one("#stage-image").get_attribute("alt")
+    assert shown == f"Image {browser.in_hand()}"
+    assert browser.targets() == [browser.in_hand()]
+    browser.press("1")
+    browser.until(lambda: len(answers(state)) == 1)
+    assert list(answers(state)) == [b]
+
+
+def test_looking_elsewhere_keeps_what_is_chosen_and_says_so(browser: Browser, state: Path) -> None:
+    browser.visit()
+    a, b, c, *_ = browser.cards()
+    browser.click(f"#q{a} .pick")
+    browser.click(f"#q{b}", ctrl=True)
+    assert browser.text("#target") == "2 images"
+    assert not browser.one("#aside").is_displayed()
+    browser.click(f"#q{c}")
+    assert browser.one("#aside").is_displayed()
+    assert browser.text("#target") == "2 images"
+    browser.press("1")
+    browser.until(lambda: sorted(answers(state)) == [a, b])
+    assert c in browser.cards()
+
+
+def test_any_set_can_be_chosen_by_keyboard_alone(browser: Browser, state: Path) -> None:
+    browser.visit()
+    cards = browser.cards()
+    right = Keys.ARROW_RIGHT
+    browser.press("x", right, right, "x", right)
+    browser.press(right, right, shift=True)
+    assert len(browser.targets()) == 5
+    browser.press("x")  # the last of the range is not meant after all
+    browser.press("t")
+    wanted = sorted([cards[0], cards[2], cards[3], cards[4]])
+    browser.until(lambda: sorted(answers(state)) == wanted)
+
+
+def test_each_undo_takes_back_its_own_action(browser: Browser, state: Path) -> None:
+    browser.visit()
+    first, second, *_ = browser.cards()
+    browser.press("t")
+    browser.press("b")
+    browser.until(lambda: len(answers(state)) == 2)
+    browser.click(".toast:nth-child(1) .link")
+    browser.until(lambda: list(answers(state)) == [second])
+    browser.until(lambda: first in browser.cards())
+
+
+def test_a_whole_group_is_accepted_with_one_click(browser: Browser, state: Path) -> None:
+    browser.visit()
+    browser.click('.group[data-suspect="c2"] .accept-group')
+    browser.until(lambda: list(answers(state).values()) == ["water"] * 5)
+    browser.click(".toast .link")
+    browser.until(lambda: answers(state) == {})
+
+
+def test_each_question_says_why_it_is_asked(browser: Browser) -> None:
+    browser.visit()
+    assert browser.text("#look .why") == "Confirms dune: is it one of them?"
+    card = browser.driver.execute_script(
+        "return document.querySelector('.card[data-suspect=\"\"]').dataset.why"
+    )
+    assert card == "Looks new: nothing known looks like it."
+
+
+def test_when_a_round_ends_the_page_says_what_came_of_it(browser: Browser, state: Path) -> None:
+    browser.visit()
+    browser.press("g")
+    browser.press(Keys.ENTER, "g", Keys.ENTER, "g", "t")
+    browser.until(lambda: len(answers(state)) == 20)
+    browser.until(lambda: "uses them when it is back" in browser.text("#doing"))
+    with Store.open(state) as store:
+        dune = world.discover(store, "dune", 20)
+    browser.until(lambda: "dune: 6 by people, 14 by itself" in browser.text(".outcomes"))
+    browser.click(".outcome a")
+    browser.until(lambda: browser.driver.current_url.endswith(f"/classes#{dune}"))
+
+
 def test_a_group_is_labelled_at_once_and_taken_back_at_once(browser: Browser, state: Path) -> None:
     browser.visit()
     browser.press("g")
-    assert "10 images chosen" in browser.text("#target")
+    assert browser.text("#target") == "10 images"
+    assert len(browser.targets()) == 10, "a bulk answer is seen before it is given"
     browser.press(Keys.ENTER)
     browser.until(lambda: len(answers(state)) == 10)
     assert len(browser.cards()) == 10
@@ -98,12 +183,12 @@ def test_a_range_is_chosen_with_shift_and_one_answer_is_undone_after_a_reload(
     browser.visit()
     first, *_ = browser.cards()
     browser.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, shift=True)
-    assert "3 images chosen" in browser.text("#target")
+    assert browser.text("#target") == "3 images"
     browser.press(Keys.ESCAPE)
     cards = browser.cards()
     browser.click(f"#q{cards[4]}")
     browser.click(f"#q{cards[7]}", shift=True)
-    assert "4 images chosen" in browser.text("#target")
+    assert browser.text("#target") == "4 images"
     browser.press(Keys.ESCAPE, Keys.ARROW_LEFT)
     browser.press(Keys.ENTER)
     browser.until(lambda: len(answers(state)) == 1)
@@ -119,15 +204,81 @@ def test_a_range_is_chosen_with_shift_and_one_answer_is_undone_after_a_reload(
     assert first in browser.cards()
 
 
-def test_a_name_that_is_nearly_another_must_be_meant(browser: Browser, state: Path) -> None:
+def test_a_name_that_is_nearly_another_offers_that_one_first(browser: Browser, state: Path) -> None:
     browser.visit()
     browser.press("n")
     browser.until(lambda: browser.is_open("#naming"))
     browser.press("Waters", Keys.ENTER)
     browser.until(lambda: "already “water”" in browser.text("#naming-hint"))
     assert answers(state) == {}
-    browser.press(Keys.ENTER)
-    browser.until(lambda: list(answers(state).values()) == ["Waters"])
+    browser.press(Keys.ENTER)  # the one that exists comes first
+    browser.until(lambda: list(answers(state).values()) == ["water"])
+    browser.press("n")
+    browser.until(lambda: browser.is_open("#naming"))
+    browser.press("Waters", Keys.ENTER)
+    browser.until(lambda: browser.text("#naming-other") == "No, “Waters” is another class")
+    browser.click("#naming-other")
+    browser.until(lambda: sorted(map(str, answers(state).values())) == ["Waters", "water"])
+
+
+def test_a_phone_has_everything_in_reach(browser: Browser, state: Path) -> None:
+    browser.resize(PHONE)
+    browser.visit()
+    first, *_ = browser.cards()
+    browser.click(f"#q{first} img")
+    browser.until(lambda: browser.is_open("#zoom"))
+    text = browser.text("#zoom")
+    for word in ("Confirms dune", "2024", "cam-1", "Nearest known", "Yes, dune", "Undo", "Close"):
+        assert word in text
+    for button in browser.all("#zoom .accept, #zoom .other"):
+        assert button.size["height"] >= 44, "large enough for a thumb"
+        assert button.rect["y"] + button.rect["height"] <= PHONE[1]
+    browser.click('#zoom [data-do="accept"]')
+    browser.until(lambda: list(answers(state)) == [first])
+    browser.click('#zoom [data-do="undo"]')
+    browser.until(lambda: answers(state) == {})
+
+
+def test_a_swipe_on_the_large_picture_answers(browser: Browser, state: Path) -> None:
+    browser.resize(PHONE)
+    browser.visit()
+    first, second, *_ = browser.cards()
+    browser.click(f"#q{first} img")
+    browser.until(lambda: browser.is_open("#zoom"))
+    swipe = (
+        "const z = document.getElementById('zoom'), [from, to] = arguments;"
+        "const touch = x => [new Touch({identifier: 1, target: z, clientX: x, clientY: 300})];"
+        "z.dispatchEvent(new TouchEvent('touchstart', {touches: touch(from)}));"
+        "z.dispatchEvent(new TouchEvent('touchend', {changedTouches: touch(to)}));"
+    )
+    browser.driver.execute_script(swipe, 300, 100)  # to the left: skip
+    browser.until(lambda: first not in browser.cards())
+    assert answers(state) == {}
+    browser.driver.execute_script(swipe, 100, 300)  # to the right: yes
+    browser.until(lambda: list(answers(state)) == [second])
+
+
+def test_times_are_in_the_zone_of_the_reader(browser: Browser) -> None:
+    zone = {"timezoneId": "Asia/Tokyo"}
+    browser.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", zone)
+    try:
+        browser.visit()
+        assert "02:00 PM" in browser.text("#look .fact-time").replace("\u202f", " ")
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "UTC"})
+
+
+def test_twenty_answers_take_at_most_two_keys_each(browser: Browser, state: Path) -> None:
+    browser.visit()
+    keys = 0
+    while len(browser.cards()) > 5:  # what has a suggestion needs one key
+        browser.press(Keys.ENTER)
+        keys += 1
+    while browser.cards():  # what has none needs the number of its class
+        browser.press("1")
+        keys += 1
+    browser.until(lambda: len(answers(state)) == 20)
+    assert keys <= 2 * 20
 
 
 def test_skipping_leaves_a_question_open(browser: Browser, state: Path) -> None:
@@ -151,7 +302,7 @@ def test_space_shows_it_large_with_what_it_is_like(browser: Browser) -> None:
     before = picture.get_attribute("src")
     browser.press(Keys.ARROW_RIGHT)
     assert picture.get_attribute("src") != before
-    assert "Nearest" in browser.text("#zoom")
+    assert "Nearest known" in browser.text("#zoom")
     browser.press(Keys.ESCAPE)
     browser.until(lambda: not browser.is_open("#zoom"))
 
@@ -174,6 +325,7 @@ def test_two_classes_become_one_and_the_version_arrives(browser: Browser, state:
     browser.click("#merge")
     browser.until(lambda: browser.is_open("#merge-dialog"))
     browser.one('#merge-names input[value="c2"]').click()
+    browser.until(lambda: "forest: 0 of the latest" in browser.text("#merge-means"))
     browser.click('#merge-dialog [type="submit"]')
     browser.until(lambda: "Detector version 2 is in use" in browser.toasts())
     with Store.open(state) as store, store.reading() as tx:
@@ -184,9 +336,32 @@ def test_two_classes_become_one_and_the_version_arrives(browser: Browser, state:
     browser.visit("/history")
     assert "forest merged into water" in browser.text(".versions .current")
     browser.click('.versions [data-version="1"]')
-    browser.until(lambda: "It will know forest besides." in browser.text("#version-changes"))
+    browser.until(lambda: "It will also know forest." in browser.text("#version-changes"))
     browser.click("#version-go")
     browser.until(lambda: "first fit" in browser.text(".versions .current"))
+
+
+def test_retiring_says_what_it_means_and_can_be_undone(browser: Browser, state: Path) -> None:
+    browser.visit("/classes")
+    browser.click('[data-class="c1"] [data-do="retire"]')
+    browser.until(lambda: "images like it will look new again" in browser.text("#retire-means"))
+    browser.click('#retire-dialog [type="submit"]')
+    browser.until(lambda: "Detector version 2 is in use" in browser.toasts())
+    assert not browser.all('[data-class="c1"]')
+    browser.click(".toast .link")
+    browser.until(lambda: browser.all('[data-class="c1"]'))
+    browser.visit("/history")
+    rows = browser.text(".versions")
+    assert "forest retired" in rows, "the reason of a version stays with it"
+    assert "taken back" in rows
+
+
+def test_a_class_shows_all_its_pictures_large(browser: Browser) -> None:
+    browser.visit("/classes")
+    browser.click('[data-class="c1"] .strip button')
+    browser.until(lambda: browser.is_open("#pictures-dialog"))
+    assert browser.one("#pictures-large").size["height"] > 300
+    assert len(browser.all("#pictures-all img")) == 4
 
 
 def test_what_the_detector_concluded_is_seen_and_contradicted(
@@ -212,6 +387,19 @@ def test_what_the_detector_concluded_is_seen_and_contradicted(
     browser.until(lambda: len(browser.all("#samples img")) == 4)
 
 
+def test_the_api_page_shows_fields_and_tries_them(browser: Browser, state: Path) -> None:
+    browser.visit("/api")
+    browser.driver.execute_script(
+        "for (const one of document.querySelectorAll('.operation')) one.open = true"
+    )
+    assert "One question; without it, your whole last action." in browser.text("#main")
+    browser.one('[data-path="/api/queries"] [name="which"]').send_keys("open")
+    browser.click('[data-path="/api/queries"] button[type="submit"]')
+    browser.until(lambda: '"query_id": 1' in browser.text('[data-path="/api/queries"] .reply'))
+    browser.click('[data-path="/api/answers"] button[type="submit"]')
+    browser.until(lambda: answers(state) == {1: "dune"})
+
+
 def test_nothing_is_lost_when_the_server_goes_away(driver: webdriver.Chrome, state: Path) -> None:
     with served(config_of(state)) as url:
         port = url.rpartition(":")[2]
@@ -235,11 +423,11 @@ def test_everything_fits_and_is_within_reach(
     browser: Browser, size: tuple[int, int], tmp_path: Path
 ) -> None:
     browser.resize(size)
-    for path in ("/", "/classes", "/history", "/api"):
+    for path in ("/", "/questions", "/images", "/map", "/classes", "/history", "/api"):
         browser.visit(path)
         width = browser.driver.execute_script("return document.documentElement.scrollWidth")
         assert width <= size[0], f"{path} scrolls sideways"
-        assert browser.driver.save_screenshot(str(tmp_path / f"{path.strip('/') or 'queue'}.png"))
+        assert browser.driver.save_screenshot(str(tmp_path / f"{path.strip('/') or 'home'}.png"))
     browser.visit()
     accept = browser.one('[data-do="accept"]')
     assert accept.rect["y"] + accept.rect["height"] <= size[1], (

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from monitor.people.knowing import current_knowledge
+from monitor.people.version_manifest import current_knowledge
 from monitor.store import Store, check
 from tests.actors.story import KINDS, OVERRIDES, Story, tell_story
 from tests.desk.browser import DESKTOP, Browser, chromium

@@ -20,12 +20,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from monitor.config.desk import Desk as DeskConfig
+from monitor.config.desk_section import Desk as DeskConfig
 from monitor.desk.guard import Guard
-from monitor.desk.limits import Limiter
 from monitor.desk.openapi import describe
+from monitor.desk.rate_limits import Limiter
+from monitor.desk.route_table import API, RULES
 from monitor.desk.server import listen
-from monitor.desk.table import API, RULES
 from monitor.desk.tokens import Role, add_token
 from monitor.store import Store
 from tests.desk.client import Client

@@ -15,15 +15,14 @@ import pytest
 from monitor.cli.root import run
 from monitor.config import Config, load
 from monitor.doctor import Check, Level, examine
-from monitor.doctor.cluster import Cluster, examine_cluster, look, resources
-from monitor.doctor.machine import port, ray_version, shared_memory, space, versions
-from monitor.doctor.places import clock, filesystem_of, layout, state_folder
-from monitor.jobs.fit import fit
-from monitor.jobs.places import Node
+from monitor.doctor.cluster_check import Cluster, examine_cluster, look, resources
+from monitor.doctor.machine_check import port, ray_version, shared_memory, space, versions
+from monitor.doctor.storage_check import clock, filesystem_of, layout, state_folder
+from monitor.jobs.actor_placement import Node
+from monitor.jobs.fit_detector import fit
 from monitor.store import Store
 from tests.jobs.feeds import config_for, write_feed
 from tests.store.building import dump
-from tests.store.test_migrations import LAYOUTS
 
 COORDINATOR_TTL = timedelta(seconds=30)
 
@@ -123,13 +122,13 @@ def test_older_state_is_left_as_it_is(config: Config, tmp_path: Path) -> None:
     folder = tmp_path / "old"
     folder.mkdir()
     with sqlite3.connect(folder / "conclad.db") as old:
-        old.executescript((LAYOUTS / "layout-1-sqlite.sql").read_text())
+        old.execute("CREATE TABLE schema_version (number INTEGER PRIMARY KEY, applied_at TEXT)")
         old.execute("INSERT INTO schema_version VALUES (1, '2024-05-17 00:00:00.000000')")
     old.close()
     older = changed(config, "state", dir=str(folder))
     checks = list(examine(older, quick=True))
-    assert of(checks, "store").level is Level.WARNING
-    assert "backup first" in of(checks, "store").sentence
+    assert of(checks, "store").level is Level.PROBLEM
+    assert "fit again" in of(checks, "store").sentence
     assert layout(older) == 1
 
 
@@ -168,7 +167,7 @@ def test_sqlite_on_a_network_disk(
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {tmp_path} nfs4 rw 0 0\n")
     assert filesystem_of(tmp_path / "state", mounts) == "nfs4"
     assert filesystem_of(Path("/usr"), mounts) == "ext4"
-    monkeypatch.setattr("monitor.doctor.places.filesystem_of", lambda folder: "nfs4")
+    monkeypatch.setattr("monitor.doctor.storage_check.filesystem_of", lambda folder: "nfs4")
     assert "PostgreSQL" in worst(state_folder(config)).sentence
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.evaluation.data import LabelledFeatures
+from monitor.evaluation.labelled_features import LabelledFeatures
 from monitor.evaluation.methods.base import Method, Observation, ScoreArray
 from monitor.evaluation.methods.registry import Labels
 from monitor.evaluation.oracle import Oracle

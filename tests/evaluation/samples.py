@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from monitor.evaluation.data import LabelledFeatures, labelled_features
+from monitor.evaluation.labelled_features import LabelledFeatures, labelled_features
 
 
 @cache

@@ -6,14 +6,15 @@ import numpy as np
 import torch
 
 from monitor.evaluation.methods.buffer import ReplayBuffer
-from monitor.evaluation.methods.head import Head, HeadSettings, _Adam
+from monitor.evaluation.methods.head import Head, HeadSettings
+from monitor.novelty.paper.adam import Adam
 
 
 def test_adam_takes_the_steps_of_torch_s() -> None:
     rng = np.random.default_rng(0)
     start = torch.from_numpy(rng.normal(size=(5, 3)))
     ours, theirs = start.clone(), start.clone().requires_grad_(True)
-    mine, reference = _Adam([ours], 0.01), torch.optim.Adam([theirs], lr=0.01)
+    mine, reference = Adam([ours], 0.01), torch.optim.Adam([theirs], lr=0.01)
     for _ in range(25):
         gradient = torch.from_numpy(rng.normal(size=(5, 3)))
         mine.step([gradient])

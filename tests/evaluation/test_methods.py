@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from monitor.evaluation.data import LabelledFeatures
 from monitor.evaluation.errors import UnknownMethodError
+from monitor.evaluation.labelled_features import LabelledFeatures
 from monitor.evaluation.methods.common import hold_out
 from monitor.evaluation.methods.er import LARGE_BUFFER, SMALL_BUFFER, er_method
 from monitor.evaluation.methods.registry import METHODS, Entry, entry_for, make_method

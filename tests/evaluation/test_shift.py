@@ -14,17 +14,17 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from PIL import Image
 
+from monitor.backbones.backbone import load_backbone
+from monitor.backbones.backbone_spec import BackboneSpec
+from monitor.backbones.engine import open_engine
 from monitor.cli.evaluate import evaluate
 from monitor.evaluation.errors import ShiftError
 from monitor.evaluation.shift import ShiftPlan
 from monitor.evaluation.shift_data import Lottery, seen_through
 from monitor.evaluation.shift_images import CORRUPTIONS, SEVERITIES, corrupted
 from monitor.evaluation.shift_naive import mmd_p_value
-from monitor.feed.backbone import load_backbone
-from monitor.feed.dataset import Sample
-from monitor.feed.engine import open_engine
-from monitor.feed.spec import BackboneSpec
-from monitor.novelty.drift import DriftSettings
+from monitor.feed.labelled_dataset import Sample
+from monitor.novelty.drift.source_drift import DriftSettings
 
 _BRIEFLY = {**(ShiftPlan.__init__.__kwdefaults__ or {}), "feeds": 1, "days": 5.0}
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from monitor.feed.backbone_errors import EngineInput
-from monitor.feed.engine import Engine, Features, Images
+from monitor.backbones.engine import Engine, Features, Images
+from monitor.backbones.errors import EngineInput
 
 NOISE = 1e-5
 """Relative; float32 sums in another order differ by less, another image by a thousand times."""

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from monitor.feed.bands import Bands
-from monitor.feed.images import Decoded, Decoding, decode
-from monitor.feed.plan import plan_files
-from monitor.feed.reader import BatchReader
-from monitor.feed.reasons import Rejected
-from monitor.feed.source import Source
+from monitor.feed.batch_plan import plan_files
+from monitor.feed.batch_reader import BatchReader
+from monitor.feed.feed_storage import Source
+from monitor.images.bands import Bands
+from monitor.images.decode import Decoded, Decoding, decode
+from monitor.images.reject_reasons import Rejected
 from tests.feed.mutate import images, mutate, parquets
 
 SECONDS_PER_CASE = 30.0

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from monitor.feed.source import FeedFile, Source
+from monitor.feed.batch_plan import PlannedBatch
+from monitor.feed.batch_reader import BatchReader, ReadRows
+from monitor.feed.feed_storage import FeedFile, Source
 
 
 def picture(width: int = 32, height: int = 24, seed: int = 0) -> Image.Image:
@@ -46,3 +48,11 @@ def write(folder: Path, name: str, content: pa.Table, **options: Any) -> tuple[S
     pq.write_table(content, path, **options)
     source = Source.at(folder)
     return source, source.stat(name)
+
+
+def read_batch(
+    source: Source, planned: PlannedBatch, *, default_source: str | None = None
+) -> ReadRows:
+    """One batch by itself, with a reader of its own."""
+    with BatchReader(source, default_source=default_source) as reader:
+        return reader.read(planned)

@@ -16,9 +16,10 @@ import safetensors.torch
 import timm
 import torch
 
-from monitor.feed import pretrained
-from monitor.feed.backbone import NAMED, Backbone, load_backbone
-from monitor.feed.backbone_errors import (
+from monitor.backbones import pretrained
+from monitor.backbones.backbone import NAMED, Backbone, load_backbone
+from monitor.backbones.backbone_spec import BackboneSpec
+from monitor.backbones.errors import (
     BackboneSyntax,
     LayersUnavailable,
     UnknownBackbone,
@@ -27,9 +28,8 @@ from monitor.feed.backbone_errors import (
     WeightsUnreachable,
     WeightsUnreadable,
 )
-from monitor.feed.bands import Bands
-from monitor.feed.images import Decoding
-from monitor.feed.spec import BackboneSpec
+from monitor.images.bands import Bands
+from monitor.images.decode import Decoding
 
 SMALL = "test_resnet"
 """timm's own network for tests: real, and loaded in no time."""
@@ -226,7 +226,7 @@ def test_multi_ends_with_what_pooled_gives(name: str) -> None:
 
 
 def test_a_network_without_stages_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from monitor.feed.tiny import TinyNetwork
+    from monitor.backbones.tiny_network import TinyNetwork
 
     monkeypatch.delattr(TinyNetwork, "forward_intermediates")
     monkeypatch.setattr(TinyNetwork, "forward", lambda self, x: x.mean((2, 3)))
@@ -260,9 +260,9 @@ def test_random_weights_are_the_same_each_time_and_leave_the_generator_alone() -
 def test_a_hub_out_of_reach_is_explained(tmp_path: Path) -> None:
     """In a process of its own: the hub's client reads its switch when it is imported."""
     code = (
-        "from monitor.feed.backbone import load_backbone\n"
-        "from monitor.feed.backbone_errors import WeightsUnreachable\n"
-        "from monitor.feed.spec import BackboneSpec\n"
+        "from monitor.backbones.backbone import load_backbone\n"
+        "from monitor.backbones.errors import WeightsUnreachable\n"
+        "from monitor.backbones.backbone_spec import BackboneSpec\n"
         "try:\n    load_backbone(BackboneSpec('dino-vits16'))\n"
         "except WeightsUnreachable as error:\n    print(error)\n"
     )

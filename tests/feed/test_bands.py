@@ -11,9 +11,9 @@ import pytest
 import tifffile
 from PIL import Image
 
-from monitor.feed.bands import Bands, stretch
-from monitor.feed.images import Decoded, Decoding, decode
-from monitor.feed.reasons import Reason, Rejected
+from monitor.images.bands import Bands, stretch
+from monitor.images.decode import Decoded, Decoding, decode
+from monitor.images.reject_reasons import Reason, Rejected
 from tests.feed.make import encoded, picture
 
 SENTINEL = Bands(mapping=(4, 3, 2), stretch=(0, 3000))

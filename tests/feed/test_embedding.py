@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.feed.backbone import load_backbone
-from monitor.feed.embedding import embed_images
-from monitor.feed.engine import Engine, Features, open_engine
-from monitor.feed.images import Decoded, decode
-from monitor.feed.reasons import Reason
-from monitor.feed.spec import BackboneSpec
+from monitor.backbones.backbone import load_backbone
+from monitor.backbones.backbone_spec import BackboneSpec
+from monitor.backbones.embed_images import embed_images
+from monitor.backbones.engine import Engine, Features, open_engine
+from monitor.images.decode import Decoded, decode
+from monitor.images.reject_reasons import Reason
 from tests.feed.make import encoded, picture
 
 GOOD = [encoded(picture(40 + i, 50, seed=i), "JPEG") for i in range(6)]

@@ -13,12 +13,19 @@ import numpy as np
 import pytest
 import torch
 
-from monitor.feed import engine as engine_module
-from monitor.feed.backbone import load_backbone
-from monitor.feed.backbone_errors import EngineFailure, EngineUnavailable
-from monitor.feed.engine import Features, Images, Precision, Runtime, available_threads, open_engine
-from monitor.feed.malloc import keep_freed_memory
-from monitor.feed.spec import BackboneSpec
+from monitor.backbones import engine as engine_module
+from monitor.backbones.backbone import load_backbone
+from monitor.backbones.backbone_spec import BackboneSpec
+from monitor.backbones.engine import (
+    Features,
+    Images,
+    Precision,
+    Runtime,
+    available_threads,
+    open_engine,
+)
+from monitor.backbones.errors import EngineFailure, EngineUnavailable
+from monitor.backbones.malloc import keep_freed_memory
 from tests.feed.checks import check_engine, distance, random_images
 
 BACKBONES = ["tiny", "tiny+multi", "test_vit@random", "test_efficientnet+multi@random", "embedded"]
@@ -80,7 +87,7 @@ def test_openvino_meets_numpy_first_in_the_thread_that_opens_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two first calls at once can wait for each other for ever, too rarely to be provoked."""
-    from monitor.feed.engine_openvino import OpenVinoEngine
+    from monitor.backbones.engine_openvino import OpenVinoEngine
 
     threads: list[threading.Thread] = []
     request = OpenVinoEngine._request
@@ -98,9 +105,9 @@ def test_openvino_meets_numpy_first_in_the_thread_that_opens_it(
 def test_the_translator_does_not_phone_home(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from monitor.feed.backbone import load_backbone\n"
-        "from monitor.feed.engine import open_engine\n"
-        "from monitor.feed.spec import BackboneSpec\n"
+        "from monitor.backbones.backbone import load_backbone\n"
+        "from monitor.backbones.engine import open_engine\n"
+        "from monitor.backbones.backbone_spec import BackboneSpec\n"
         "open_engine(load_backbone(BackboneSpec('tiny')), runtime='openvino', "
         "cache=Path(sys.argv[1])).close()\n"
         "print(sys.modules.get('openvino_telemetry'))\n"
@@ -168,14 +175,14 @@ def test_without_openvino_torch_is_taken(monkeypatch: pytest.MonkeyPatch) -> Non
         open_engine(backbone, runtime="openvino")
 
 
-def test_features_that_are_not_finite_are_an_error() -> None:
+def test_an_engine_without_any_finite_feature_is_an_error() -> None:
     backbone = load_backbone(BackboneSpec("tiny"))
     next(backbone.network.parameters()).data.fill_(float("inf"))
     with (
         open_engine(backbone, runtime="torch") as engine,
-        pytest.raises(EngineFailure, match="not finite"),
+        pytest.raises(EngineFailure, match="no finite feature for any of 4 images"),
     ):
-        engine.embed(random_images(engine, 1))
+        engine.embed(random_images(engine, 4))
 
 
 def test_threads_follow_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,9 +200,9 @@ _OPENS_AT_ONCE = """
 import sys, threading
 import numpy as np
 from pathlib import Path
-from monitor.feed.backbone import load_backbone
-from monitor.feed.engine import open_engine
-from monitor.feed.spec import BackboneSpec
+from monitor.backbones.backbone import load_backbone
+from monitor.backbones.engine import open_engine
+from monitor.backbones.backbone_spec import BackboneSpec
 backbone = load_backbone(BackboneSpec("tiny"))
 images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)
 gate, found = threading.Barrier(2), []

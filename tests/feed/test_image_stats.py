@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.evaluation.shift_images import corrupted
-from monitor.feed.image_stats import STATS, ImageStats, image_stats
+from monitor.images.image_stats import STATS, ImageStats, image_stats
 
 
 def scene(side: int = 96, seed: int = 0) -> np.ndarray:

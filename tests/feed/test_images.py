@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageSequence
 
-from monitor.feed.bands import Bands
-from monitor.feed.images import Decoded, Decoding, decode
-from monitor.feed.reasons import Reason, Rejected
+from monitor.images.bands import Bands
+from monitor.images.decode import Decoded, Decoding, decode
+from monitor.images.reject_reasons import Reason, Rejected
 from tests.feed.make import encoded, picture
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from monitor.feed.images import MAX_ASPECT, MAX_PIXELS, Decoded, Decoding, _decode_with_pillow
-from monitor.feed.jpeg import decode_plain_jpeg
+from monitor.images.decode import MAX_ASPECT, MAX_PIXELS, Decoded, Decoding, _decode_with_pillow
+from monitor.images.jpeg import decode_plain_jpeg
 
 
 def jpeg(height: int, width: int, *, mode: str = "RGB", seed: int = 0, **options: object) -> bytes:

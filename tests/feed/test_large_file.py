@@ -14,9 +14,9 @@ ROWS = 1_000_000
 
 READ = """
 import sys
-from monitor.feed.plan import plan_batches
-from monitor.feed.reader import BatchReader
-from monitor.feed.source import Source
+from monitor.feed.batch_plan import plan_batches
+from monitor.feed.batch_reader import BatchReader
+from monitor.feed.feed_storage import Source
 
 def resident():
     with open("/proc/self/statm") as file:

@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from monitor.feed.arguments import find_files
+from monitor.feed.batch_plan import plan_batches, plan_files
+from monitor.feed.batch_reader import BatchReader
 from monitor.feed.errors import SourceUnavailable
-from monitor.feed.plan import plan_batches, plan_files
-from monitor.feed.reader import BatchReader, read_batch
-from monitor.feed.source import Source, compare
+from monitor.feed.feed_storage import Source, compare
+from monitor.feed.file_arguments import find_files
 from tests.buckets import bucket_at
 from tests.feed.faults import Faults
-from tests.feed.make import table, write
+from tests.feed.make import read_batch, table, write
 
 
 @pytest.fixture(scope="module", params=["s3", "gs"])

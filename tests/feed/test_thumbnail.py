@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from monitor.feed.bands import Bands
-from monitor.feed.images import Decoding
-from monitor.feed.reasons import Reason, Rejected
-from monitor.feed.thumbnail import render_thumbnail
+from monitor.images.bands import Bands
+from monitor.images.decode import Decoding
+from monitor.images.reject_reasons import Reason, Rejected
+from monitor.images.thumbnail import render_thumbnail
 from tests.feed.make import encoded, picture
 
 

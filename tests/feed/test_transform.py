@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from timm.data.transforms_factory import create_transform
 
-from monitor.feed.backbone_errors import UnsupportedPreprocessing
-from monitor.feed.transform import Preprocessing
+from monitor.backbones.errors import UnsupportedPreprocessing
+from monitor.backbones.transform import Preprocessing
 
 
 def config(**changes: object) -> dict[str, object]:

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 from monitor.ingest.batches import STEPS, Limits
-from monitor.ingest.job import ingest
-from monitor.ingest.options import Options, SceneOptions, VideoOptions
+from monitor.ingest.ingest_job import ingest
+from monitor.ingest.ingest_options import Options, SceneOptions, VideoOptions
 
 LIMITS = Limits(images=7)
 OPTIONS = Options(limits=LIMITS, video=VideoOptions(fps=5), scenes=SceneOptions(tile=64))

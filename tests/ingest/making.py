@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from monitor.feed.contract import Columns, check_schema
-from monitor.feed.source import Source
+from monitor.feed.feed_storage import Source
 
 OLD = 1_700_000_000
 """A time of files that nobody is writing any more."""

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from monitor.ingest.errors import SourceRefused
-from monitor.ingest.job import ingest
-from monitor.ingest.options import Options
+from monitor.ingest.ingest_job import ingest
+from monitor.ingest.ingest_options import Options
 from monitor.ingest.pattern import PathPattern
 from tests.ingest.making import OLD, cameras, images, jpeg, moment, rows
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from PIL import ExifTags, Image
 
 from monitor.cli.root import run
-from monitor.feed.formats import sniff
+from monitor.images.formats import sniff
 from monitor.ingest.batches import Limits
 from monitor.ingest.errors import FeedRefused
-from monitor.ingest.job import ingest
-from monitor.ingest.options import Options
+from monitor.ingest.ingest_job import ingest
+from monitor.ingest.ingest_options import Options
 from monitor.ingest.pattern import PathPattern
 from tests.ingest.making import OLD, cameras, images, jpeg, moment, put, rows
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from monitor.ingest.batches import STEPS
-from monitor.ingest.job import ingest
+from monitor.ingest.ingest_job import ingest
 from tests.ingest.dying import OPTIONS
 from tests.ingest.making import cameras, images, jpeg, put
-from tests.ingest.test_scenes import write_scene
+from tests.ingest.test_satellite_scenes import write_scene
 from tests.ingest.test_video import write_video
 
 

@@ -142,7 +142,7 @@ def test_missing_extras_are_named(
     source: str,
     sentence: str,
 ) -> None:
-    from tests.ingest.test_scenes import write_scene
+    from tests.ingest.test_satellite_scenes import write_scene
 
     monkeypatch.chdir(tmp_path)
     put(tmp_path / "a.mp4", b"....ftyp")

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from monitor.ingest.job import ingest
-from monitor.ingest.options import Options, VideoOptions
+from monitor.ingest.ingest_job import ingest
+from monitor.ingest.ingest_options import Options, VideoOptions
 from tests.ingest.making import OLD, images, moment, rows
 
 

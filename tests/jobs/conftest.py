@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from monitor.config import Config
-from monitor.jobs.fit import fit
+from monitor.jobs.fit_detector import fit
 from tests.jobs.feeds import config_for, write_feed
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from monitor.config import Config
-from monitor.jobs.progress import Progress
-from monitor.jobs.score import score
+from monitor.jobs.progress import JobProgress
+from monitor.jobs.score_files import score
 from tests.jobs.feeds import picture, write_feed
 
 IMAGES = 24_000
@@ -31,7 +31,7 @@ def test_scoring_more_images_takes_no_more_memory(tmp_path: Path, fitted: Config
         )
     marks: dict[int, int] = {}
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: JobProgress) -> None:
         if progress.stage == "score":
             marks[progress.done] = resident()
 

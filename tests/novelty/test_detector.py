@@ -19,7 +19,8 @@ from monitor.novelty.errors import (
     UnknownClass,
 )
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.novelty.settings import Settings
+from monitor.novelty.paper.settings import PaperSettings
+from monitor.novelty.robust.settings import RobustSettings
 from tests.novelty.worlds import World, name
 
 
@@ -55,7 +56,7 @@ def test_t_inner_comes_from_samples_that_no_subspace_has_seen(world: World) -> N
 
 
 def test_the_paper_holds_a_tenth_out(world: World) -> None:
-    detector = world.detector(settings=Settings.preset("paper"))
+    detector = world.detector(settings=PaperSettings())
     references = detector.references
     assert np.bincount(references.classes).tolist() == [12, 12, 12]
     np.testing.assert_allclose(detector.reference_fre(), detector.fre(references.features))
@@ -65,7 +66,7 @@ def test_the_paper_holds_a_tenth_out(world: World) -> None:
 
 
 def test_p_known_is_uniform_for_known_samples_and_tiny_for_new_ones(world: World) -> None:
-    for settings in (Settings(), Settings.preset("paper")):
+    for settings in (RobustSettings(), PaperSettings()):
         detector = world.detector(settings=settings)
         known = detector.score(np.concatenate([world.draw(c, 300) for c in range(3)])).p_known
         assert ((known > 0) & (known <= 1)).all()
@@ -75,7 +76,7 @@ def test_p_known_is_uniform_for_known_samples_and_tiny_for_new_ones(world: World
 
 def test_memory_of_a_large_class_is_bounded(world: World) -> None:
     x, y = world.labelled(range(2), 90)
-    detector = Detector.fit(x, y, settings=Settings(references_most=25))
+    detector = Detector.fit(x, y, settings=RobustSettings(references_most=25))
     assert [len(known.references) for known in detector.classes] == [25, 25]
     assert [known.count for known in detector.classes] == [90, 90]
 
@@ -84,13 +85,13 @@ def test_memory_of_a_large_class_is_bounded(world: World) -> None:
     ("count", "held"), [(1, 0), (2, 0), (3, 0), (4, 1), (6, 3), (10, 3), (100, 10)]
 )
 def test_tiny_classes_keep_samples_to_fit_on(count: int, held: int) -> None:
-    assert held_out(count, Settings()) == held
+    assert held_out(count, RobustSettings()) == held
 
 
 def test_fre_or_its_square_give_the_same_order(world: World) -> None:
     x, y = world.labelled(range(3), 60)
     probe = np.concatenate([world.draw(c, 30) for c in range(6)])
-    paper = Settings.preset("paper")
+    paper = PaperSettings()
     assert not paper.squared, "the paper's FRE is a norm"
     square = Detector.fit(x, y, settings=paper.replace(squared=True)).score(probe)
     norm = Detector.fit(x, y, settings=paper).score(probe)

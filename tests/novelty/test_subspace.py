@@ -57,10 +57,6 @@ def test_identical_samples_have_no_direction() -> None:
     np.testing.assert_allclose(subspace.fre(np.ones((1, 5))), [0.0])
 
 
-def test_components_can_be_capped() -> None:
-    assert Subspace.fit(samples(50, 20), variance=0.999, most=3).components == 3
-
-
 def test_fit_leaves_the_callers_array_alone() -> None:
     x = samples(30, 8)
     before = x.copy()

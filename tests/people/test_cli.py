@@ -130,7 +130,7 @@ def test_a_rollback_asks_first(
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     capsys.readouterr()
     assert run(["detector", "rollback", "1", *where]) == 130
-    assert "It will know water besides." in capsys.readouterr().err
+    assert "It will also know water." in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert run(["detector", "rollback", "1", *where]) == 0
     assert "detector version 1 is in use" in capsys.readouterr().out
@@ -149,7 +149,7 @@ def test_held_versions_are_released_or_refused(conclad: Conclad, state: Path) ->
 
 def _hold(store: Store, name: str) -> int:
     from monitor.store import commit_version
-    from monitor.store.publish import Update
+    from monitor.store.version_commit import Update
     from tests.store.building import small_detector
 
     detector = small_detector().renamed("c2", name)

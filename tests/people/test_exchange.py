@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.people.answering import Fate, Said, Word, give
+from monitor.people.answer_questions import Fate, Said, Word, give
 from monitor.people.errors import BadFile
+from monitor.people.exchange.csv_jsonl import from_csv, to_csv, to_jsonl
 from monitor.people.exchange.label_studio import from_tasks, interface, to_tasks
-from monitor.people.exchange.parsed import take_in
-from monitor.people.exchange.questions import read_questions
-from monitor.people.exchange.reading import read_answers
-from monitor.people.exchange.tables import from_csv, to_csv, to_jsonl
+from monitor.people.exchange.parsed_answers import take_in
+from monitor.people.exchange.question_records import read_questions
+from monitor.people.exchange.read_answers import read_answers
 from monitor.store import Store
 from monitor.store.states import QueryState
 from tests.people import world

@@ -6,16 +6,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from monitor.people.catalog import list_classes
+from monitor.people.class_catalog import list_classes
+from monitor.people.class_corrections import merge
+from monitor.people.class_pictures import drop_conclusions
 from monitor.people.errors import NotPossible
-from monitor.people.knowing import current_knowledge
-from monitor.people.operations import merge
-from monitor.people.pictures import drop_conclusions
 from monitor.people.pseudo_labels import assigned_to, mark_wrong
+from monitor.people.version_manifest import current_knowledge
 from monitor.store import Store, check, drop_spools
 from monitor.store.errors import NotFound
 from monitor.store.exemplars import exemplars_of
 from tests.people import world
+from tests.store.building import settle_pool
 
 
 @pytest.fixture
@@ -67,6 +68,7 @@ def test_what_people_answered_is_not_a_pseudo_label(store: Store, dune: str) -> 
 
 
 def test_without_features_the_class_cannot_be_mended(store: Store, dune: str) -> None:
+    settle_pool(store)
     drop_spools(store, before=datetime(2100, 1, 1, tzinfo=UTC))
     wrong = assigned_to(store, dune)[0]
     with pytest.raises(NotPossible, match="not kept any more"):

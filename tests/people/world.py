@@ -9,14 +9,15 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from monitor.novelty.detector import KnownClass
-from monitor.store import Store, commit_batch, commit_version
+from monitor.store import Store, commit_version
 from monitor.store.exemplars import Exemplar, keep_exemplars
-from monitor.store.files import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
-from monitor.store.publish import NewClass, Update
-from monitor.store.rows import Query
+from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.records import Query
 from monitor.store.states import ClassOrigin, PoolState
 from monitor.store.thumbnails import put_thumbnail
-from tests.store.building import CAPTURED, plan_feed, sample, scored, small_detector
+from monitor.store.version_commit import NewClass, Occurrence, Update
+from tests.store.building import CAPTURED, commit_batch, plan_feed, sample, scored, small_detector
 
 HUES = {"forest": "seagreen", "water": "steelblue", "dune": "goldenrod", "snow": "lavender"}
 
@@ -55,7 +56,7 @@ def ask(store: Store, count: int = 20, *, budget: int | None = None, pool: int =
         pool_id = tx.pools.open().id
     commit_batch(store, scored(batches[0], pool=pool_id, file=f"feed/{pool}.parquet"))
     with store.transaction() as tx:
-        tx.pools.move(pool_id, PoolState.CLOSED)
+        tx.pools.apply(pool_id, PoolEvent.FILLED)
         tx.pools.begin_asking(pool_id, budget=budget or count + 10, detector_version=1)
         samples = []
         for row in range(count):
@@ -73,7 +74,7 @@ def ask(store: Store, count: int = 20, *, budget: int | None = None, pool: int =
                     source_id=f"cam-{row % 2 + 1}",
                     file=f"feed/{pool}.parquet",
                     score_ratio=1.1 + row / 20,
-                    nearest_class="water" if row % 2 else "forest",
+                    nearest_class="c2" if row % 2 else "c1",
                     suggestion=suggestion,
                     thumbnail=put_thumbnail(
                         store.folder, picture(kind or "snow", 100 * pool + row)
@@ -81,7 +82,7 @@ def ask(store: Store, count: int = 20, *, budget: int | None = None, pool: int =
                 )
             )
         found = tx.queries.open(pool_id, 1, samples)
-        tx.pools.move(pool_id, PoolState.WAITING)
+        tx.pools.apply(pool_id, PoolEvent.ROUND_OPENED)
         tx.events.append(
             "queries.opened", {"pool": pool_id, "round": 1, "count": count, "open": count}
         )
@@ -93,7 +94,7 @@ def discover(store: Store, name: str = "dune", count: int = 20, *, pool: int = 1
 
     A third of the samples was answered by people, the others are pseudo-labels.
     """
-    from monitor.store.files import feature_matrix, read_table
+    from monitor.store.output_files import feature_matrix, read_table
     from monitor.store.snapshots import load_snapshot
 
     with store.transaction() as tx:
@@ -102,7 +103,7 @@ def discover(store: Store, name: str = "dune", count: int = 20, *, pool: int = 1
         row = tx.classes.ensure(name, ClassOrigin.PERSON)
         [member] = tx.pools.members(pool)
         if tx.pools.get(pool).state is PoolState.WAITING:
-            tx.pools.move(pool, PoolState.ASKING)
+            tx.pools.apply(pool, PoolEvent.ROUND_CLOSED)
         tx.queries.close_round(pool, 1)
     detector = load_snapshot(store.folder, current.snapshot)
     spool = read_table(store.folder, member.name).slice(0, count)
@@ -115,8 +116,7 @@ def discover(store: Store, name: str = "dune", count: int = 20, *, pool: int = 1
         settings=detector.settings,
         rng=np.random.default_rng(0),
         origin="discovered",
-        human=human,
-        pseudo=count - human,
+        said=np.arange(count) < human,
     )
     found = table(
         DISCOVERIES,
@@ -142,6 +142,20 @@ def discover(store: Store, name: str = "dune", count: int = 20, *, pool: int = 1
         discoveries=found,
         pool_id=pool,
         reason=f"found {name}",
+        events=[
+            Occurrence(
+                "class.discovered",
+                {
+                    "class_id": row.id,
+                    "name": name,
+                    "pool": pool,
+                    "human": human,
+                    "pseudo": count - human,
+                    "sources": {"cam-1": count},
+                },
+                "cam-1",
+            )
+        ],
     )
     commit_version(store, update)
     pseudo = list(

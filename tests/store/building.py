@@ -13,18 +13,21 @@ from sqlalchemy import select
 
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.store import ScoredBatch, Store
-from monitor.store.files import (
+from monitor.store import CommittedBatch, ScoredBatch, Store, commit_batches, commit_settled
+from monitor.store.atomic_files import is_temporary
+from monitor.store.output_files import (
     DISCOVERIES,
     REJECTED,
+    SETTLED,
     VERDICTS,
     features_schema,
     read_table,
     table,
 )
-from monitor.store.folder import is_temporary
-from monitor.store.rows import Batch, FileStat, Sample
-from monitor.store.schema import metadata
+from monitor.store.pool_transitions import FINISHED_POOLS, PoolEvent
+from monitor.store.records import Batch, FileStat, Lease, Sample, Settlement
+from monitor.store.recovery import settled
+from monitor.store.tables import metadata
 
 CAPTURED = datetime(2024, 5, 17, 5, 0, tzinfo=UTC)
 DIMENSION = 4
@@ -67,15 +70,16 @@ def scored(
     }
     verdicts = {
         **common,
+        "nearest_class_name": ["water"] * len(rows),
         "p_known": np.full(len(rows), 0.5, np.float32),
         "verdict": ["novel" if ratio > 1 else "known" for ratio in ratios],
         "detector_version": [version] * len(rows),
     }
     bad = range(batch.first_row + batch.rows - rejected, batch.first_row + batch.rows)
-    features: dict[int, pa.Table] = {}
+    features = None
     if pool is not None:
         matrix = np.arange(len(rows) * DIMENSION, dtype=np.float32).reshape(-1, DIMENSION)
-        features[pool] = table(features_schema(DIMENSION), {**common, "features": matrix})
+        features = table(features_schema(DIMENSION), {**common, "features": matrix})
     return ScoredBatch(
         batch_id=batch.id,
         detector_version=version,
@@ -90,7 +94,16 @@ def scored(
             },
         ),
         features=features,
+        pool_id=pool,
     )
+
+
+def commit_batch(
+    store: Store, scored: ScoredBatch, *, lease: Lease | None = None
+) -> CommittedBatch:
+    """One batch by itself."""
+    (committed,) = commit_batches(store, [scored], lease=lease)
+    return committed
 
 
 def sample(batch_id: int, row: int, **changes: Any) -> Sample:
@@ -128,6 +141,41 @@ def discoveries(pool: int | None, count: int = 3, class_id: str = "class-9") -> 
             "row": list(range(count)),
         },
     )
+
+
+def settled_rows(
+    store: Store, pool_id: int, revision: int = 1, *, images: Sequence[str] = (), **columns: Any
+) -> pa.Table:
+    """Settled verdicts of a pool's spooled images (or some): what looks new is dune, by spread."""
+    with store.reading() as tx:
+        names = [settled(store.folder, member) for member in tx.pools.members(pool_id)]
+    wanted = ["image_id", "source_id", "captured_at", "score_ratio"]
+    rows = [r for name in names for r in read_table(store.folder, name, wanted).to_pylist()]
+    rows = [row for row in rows if not images or row["image_id"] in images]
+    new = [row["score_ratio"] > 1 for row in rows]
+    values: dict[str, Any] = {
+        **{name: [row[name] for row in rows] for name in wanted[:3]},
+        "verdict": ["new" if one else "known" for one in new],
+        "class_id": ["class-9" if one else "class-1" for one in new],
+        "class_name": ["dune" if one else "water" for one in new],
+        "probability": [0.9 if one else 0.1 for one in new],
+        "by": ["spread" if one else "pool" for one in new],
+        "pool": [pool_id] * len(rows),
+        "detector_version": [1] * len(rows),
+        "revision": [revision] * len(rows),
+    }
+    values |= {name: [value] * len(rows) for name, value in columns.items()}
+    return table(SETTLED, values)
+
+
+def settle_pool(store: Store, pool_id: int = 1, revision: int = 1, **changes: Any) -> Settlement:
+    """End the pool, if nobody has, and settle its images."""
+    with store.transaction() as tx:
+        if tx.pools.get(pool_id).state not in FINISHED_POOLS:
+            tx.pools.apply(pool_id, PoolEvent.FILLED)
+            tx.pools.apply(pool_id, PoolEvent.FOUND_CALM)
+    rows = settled_rows(store, pool_id, revision, **changes)
+    return commit_settled(store, pool_id, revision, rows, reason="the pool has ended")
 
 
 @cache

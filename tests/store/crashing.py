@@ -9,11 +9,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from multiprocessing.context import ForkServerContext
 
+from monitor.people.resettle_corrections import resettle_corrections
 from monitor.store import (
     Store,
     Update,
-    commit_batch,
     commit_batches,
+    commit_settled,
     commit_version,
     compact,
     drop_spools,
@@ -22,11 +23,20 @@ from monitor.store import (
     release_version,
 )
 from monitor.store.faults import VARIABLE
-from monitor.store.publish import NewClass
-from monitor.store.rows import Output, PoolMember
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.records import Count, Output, PoolMember
 from monitor.store.snapshots import publish_snapshot
-from monitor.store.states import ClassOrigin, PoolState
-from tests.store.building import discoveries, plan_feed, scored, small_detector
+from monitor.store.states import ClassOrigin
+from monitor.store.version_commit import NewClass, Occurrence
+from tests.store.building import (
+    commit_batch,
+    discoveries,
+    plan_feed,
+    scored,
+    settle_pool,
+    settled_rows,
+    small_detector,
+)
 
 MOMENT = datetime(2024, 5, 17, 6, 0, tzinfo=UTC)
 LATER = MOMENT + timedelta(days=1)
@@ -66,14 +76,8 @@ def commit_group(store: Store) -> None:
     recover(store)
     with store.reading() as tx:
         pending = tx.batches.pending(10)
-        begun = [batch.id for batch in pending if batch.tries]
     group = [b for b in pending if b.id != 2] or pending
-    commit_batches(
-        store,
-        [scored(b, images=_NAMES[b.id - 1], rejected=1, pool=1) for b in group],
-        starting=[b.id for b in pending if b not in group and b.id not in begun],
-        closing=[1] if group == pending else [],
-    )
+    commit_batches(store, [scored(b, images=_NAMES[b.id - 1], rejected=1, pool=1) for b in group])
     if group != pending:
         commit_group(store)
 
@@ -109,7 +113,7 @@ def prepare_version(store: Store) -> None:
     first = Update("fit:1", small_detector(), None, [NewClass("class-1", "water", ClassOrigin.FIT)])
     commit_version(store, first)
     with store.transaction() as tx:
-        tx.pools.move(1, PoolState.CLOSED)
+        tx.pools.apply(1, PoolEvent.FILLED)
         tx.pools.begin_asking(1, budget=5, detector_version=1)
 
 
@@ -153,6 +157,53 @@ def compaction(store: Store) -> None:
 def prepare_purge(store: Store) -> None:
     prepare_version(store)
     version(store)
+    settle_pool(store)
+
+
+def prepare_settle(store: Store) -> None:
+    prepare_version(store)
+    version(store)
+
+
+def settling(store: Store) -> None:
+    """All of the pool, then one image of it again."""
+    recover(store)
+    for revision, images in ((1, []), (2, ["c"])):
+        commit_settled(
+            store,
+            1,
+            revision,
+            settled_rows(store, 1, revision, images=images),
+            reason="the pool has ended",
+            counts=[Count("settled", "", "", 1)],
+            events=[Occurrence("pool.settled", {"revision": revision})],
+            also=lambda tx: tx.notes.set("settle", "last", tx.settlements.next_number()),
+        )
+
+
+def prepare_resettle(store: Store) -> None:
+    prepare_settle(store)
+    settle_pool(store)
+    with store.transaction() as tx:
+        tx.classes.rename("class-9", "desert")
+        tx.events.append("class.renamed", {"class_id": "class-9"})
+
+
+def resettling(store: Store) -> None:
+    """What people corrected after the pool was settled."""
+    recover(store)
+    while resettle_corrections(store).more:
+        pass
+
+
+def prepare_compact_settled(store: Store) -> None:
+    prepare_settle(store)
+    settling(store)
+    settle_pool(store, 1, 3)
+
+
+def compaction_of_settled(store: Store) -> None:
+    compact(store, "settled", owner="test", least_files=2)
 
 
 def purging(store: Store) -> None:
@@ -172,6 +223,9 @@ WORK: dict[str, tuple[Callable[[Store], None], Callable[[Store], None]]] = {
     "version.": (prepare_version, version),
     "release.": (prepare_release, release),
     "compact.": (prepare_compact, compaction),
+    "compact.:settled": (prepare_compact_settled, compaction_of_settled),
+    "settle.": (prepare_settle, settling),
+    "settle.:again": (prepare_resettle, resettling),
     "purge.": (prepare_purge, purging),
     "retention.": (prepare_purge, dropping),
     "migrate.": (prepare_nothing, prepare_nothing),

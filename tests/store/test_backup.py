@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from monitor.cli.root import run
-from monitor.store import Store, check, commit_batch, compact
+from monitor.store import Store, check, compact
 from monitor.store.backup import NOTE, back_up, restore
 from monitor.store.errors import BackupIncomplete, RestoreRefused
 from monitor.store.states import ClassOrigin
-from tests.store.building import dump, plan_feed, scored
+from tests.store.building import commit_batch, dump, plan_feed, scored
 from tests.store.conftest import Place, Prepare
-from tests.store.test_checking import VERDICTS, fill
+from tests.store.test_integrity_check import VERDICTS, fill
 
 
 def filled(store: Store) -> None:

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monitor.store import Store, check, commit_batch, commit_batches, compact
+from monitor.store import Store, check, commit_batches, compact
 from monitor.store.errors import BatchMismatch, LeaseLost, NotFound, WrongState
-from monitor.store.files import current, feature_matrix, read_table
-from monitor.store.rows import Count
-from monitor.store.states import BatchState, FileState, PoolState
-from tests.store.building import dump, plan_feed, scored, verdict_ids
+from monitor.store.output_files import current, feature_matrix, read_table
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.records import Count
+from monitor.store.states import BatchState, FileState
+from tests.store.building import commit_batch, dump, plan_feed, scored, verdict_ids
 from tests.store.conftest import Clock, Place
 
 
@@ -102,7 +103,7 @@ def test_all_or_nothing(store: Store) -> None:
     first, second, _ = plan_feed(store)
     with store.transaction() as tx:
         pool = tx.pools.open().id
-        tx.pools.move(pool, PoolState.CLOSED)
+        tx.pools.apply(pool, PoolEvent.FILLED)
     before = dump(store)
     with pytest.raises(BatchMismatch, match="batch 2: 4 rows were planned"):
         commit_batches(store, [scored(first), scored(replace(second, rows=3))])
@@ -114,31 +115,14 @@ def test_all_or_nothing(store: Store) -> None:
     assert store.folder.list("staging") == []
 
 
-def test_tries_begin_and_pools_close_in_the_same_transaction(store: Store, clock: Clock) -> None:
-    first, second, third = plan_feed(store)
-    with store.transaction() as tx:
-        pool = tx.pools.open().id
-    commit_batches(
-        store, [scored(first, pool=pool)], starting=[second.id, third.id], closing=[pool]
-    )
-    with store.reading() as tx:
-        assert [batch.tries for batch in tx.batches.of_file(first.file_id)] == [0, 1, 1]
-        assert tx.pools.get(pool).state is PoolState.CLOSED
-        assert tx.pools.get(pool).closed_at == clock()
-        assert tx.pools.get(pool).size == 4
-    assert commit_batches(store, [], starting=[second.id], closing=[pool]) == []
-    with store.reading() as tx:
-        assert tx.batches.get(second.id).tries == 2
-        assert tx.pools.get(pool).state is PoolState.CLOSED
-
-
 def test_without_the_lease_nothing_moves(store: Store, clock: Clock) -> None:
-    first, second, third = plan_feed(store)
+    first, second, _ = plan_feed(store)
     lease = store.acquire_lease("coordinator", "me", timedelta(seconds=30))
     clock.advance(seconds=31)
+    store.acquire_lease("coordinator", "somebody else", timedelta(seconds=30))
     before = dump(store)
     with pytest.raises(LeaseLost):
-        commit_batches(store, [scored(first), scored(second)], lease=lease, starting=[third.id])
+        commit_batches(store, [scored(first), scored(second)], lease=lease)
     assert dump(store) == before
     assert store.folder.list("staging") == []
 
@@ -155,7 +139,7 @@ def test_a_batch_taken_by_another_writer_is_his(
             fired.append(name)
             commit_batch(other, replace(scored(second), counts=[Count("won", "", "", 1)]))
 
-    monkeypatch.setattr("monitor.store.commit.fault_point", meanwhile)
+    monkeypatch.setattr("monitor.store.batch_commit.fault_point", meanwhile)
     done = commit_batches(store, [scored(b) for b in (first, second, third)])
     other.close()
     assert [one.already for one in done] == [False, True, False]

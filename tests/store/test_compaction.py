@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from monitor.store import Store, check, commit_batch, compact, repair
+from monitor.store import Store, check, compact, repair
 from monitor.store.compaction import clear_leftovers
 from monitor.store.errors import LeaseHeld
-from monitor.store.files import current
-from tests.store.building import plan_feed, scored, verdict_ids
+from monitor.store.output_files import current
+from tests.store.building import commit_batch, plan_feed, scored, verdict_ids
 
 
 def fill(store: Store, rows: int = 40, skip: frozenset[int] = frozenset()) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.store import Severity, check, repair
 from monitor.store.faults import declared
-from monitor.store.files import current
+from monitor.store.output_files import current
 from tests.store.building import dump, verdict_ids
 from tests.store.conftest import Place, Prepare
 from tests.store.crashing import WORK, open_store, run_and_die
@@ -56,8 +56,8 @@ def test_a_kill_costs_nothing_but_time(
     assert run_and_die(prefix, place.where, place.files, point), f"{point} was never reached"
 
     with open_store(place.where, place.files) as store:
-        if prefix == "compact.":
-            _let_lease_expire(store)
+        if prefix.startswith("compact."):
+            _let_lease_expire(store, "settled" if "settled" in prefix else "verdicts")
         work(store)
         repair(store)
         assert comparable(dump(store)) == expected(database, prefix, prepared)
@@ -94,9 +94,9 @@ def test_after_a_kill_the_groups_may_be_others(
         assert check(store) == []
 
 
-def _let_lease_expire(store: Any) -> None:
+def _let_lease_expire(store: Any, kind: str) -> None:
     """The clock stands still in these tests, so the dead owner's lease is released by hand."""
     with store.transaction() as tx:
-        lease = tx.leases.get("compact:verdicts")
+        lease = tx.leases.get(f"compact:{kind}")
         if lease is not None:
             tx.leases.release(lease)

@@ -16,7 +16,13 @@ from sqlalchemy.exc import DBAPIError
 
 import monitor.store.database
 from monitor.store import Store
-from monitor.store.errors import DriverMissing, LeaseHeld, StoreBusy, StoreUnreachable
+from monitor.store.errors import (
+    DriverMissing,
+    LeaseHeld,
+    StoreAddress,
+    StoreBusy,
+    StoreUnreachable,
+)
 from monitor.store.states import AnswerKind
 from tests.store.conftest import Place
 from tests.store.crashing import forkserver
@@ -117,20 +123,20 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_server_needs_a_place_for_files() -> None:
-    with pytest.raises(StoreUnreachable, match="say also where the files"):
+    with pytest.raises(StoreAddress, match="say also where the files"):
         Store.open("postgresql://127.0.0.1/conclad")
 
 
 def test_a_database_we_do_not_know(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnreachable, match="SQLite and PostgreSQL"):
+    with pytest.raises(StoreAddress, match="SQLite and PostgreSQL"):
         Store.open("mysql://127.0.0.1/conclad", files=tmp_path)
-    with pytest.raises(StoreUnreachable, match="not a database URL"):
+    with pytest.raises(StoreAddress, match="not a database URL"):
         Store.open("://", files=tmp_path)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreUnreachable, match="state folder cannot be made"):
+    with pytest.raises(StoreAddress, match="state folder cannot be made"):
         Store.open(tmp_path / "file" / "state")
 
 

@@ -9,11 +9,12 @@ import pytest
 from monitor.store import Store, check, commit_version, drop_thumbnails, purge
 from monitor.store.errors import ClassNameTaken
 from monitor.store.exemplars import Exemplar, all_exemplars, exemplars_of, keep_exemplars
-from monitor.store.publish import Update
+from monitor.store.pool_transitions import PoolEvent
 from monitor.store.snapshots import read_meta
-from monitor.store.states import ClassOrigin, PoolState
+from monitor.store.states import ClassOrigin
 from monitor.store.store import Transaction
 from monitor.store.thumbnails import get_thumbnail, put_thumbnail
+from monitor.store.version_commit import Update
 from tests.store.building import CAPTURED, plan_feed, sample, small_detector
 from tests.store.conftest import Clock
 
@@ -39,7 +40,7 @@ def test_a_picture_stays_while_a_class_shows_it(store: Store, clock: Clock) -> N
     digest = put_thumbnail(store.folder, b"shown twice")
     with store.transaction() as tx:
         pool = tx.pools.open()
-        tx.pools.move(pool.id, PoolState.CLOSED)
+        tx.pools.apply(pool.id, PoolEvent.FILLED)
         tx.pools.begin_asking(pool.id, budget=1, detector_version=1)
         tx.queries.open(pool.id, 1, [sample(1, 0, thumbnail=digest)])
         keep_exemplars(tx, "c1", [Exemplar(digest, "person", "cam-1", "image-1-0", CAPTURED)])

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from monitor.store import Store, commit_batch
+from monitor.store import Store
 from monitor.store.errors import NotFound, WrongState
-from monitor.store.ledger import FilePlan
-from monitor.store.rows import FileStat
+from monitor.store.ledger import FilePlan, unread
+from monitor.store.records import FileStat
 from monitor.store.states import BatchState, FileState
-from tests.store.building import plan_feed, scored
+from tests.store.building import commit_batch, plan_feed, scored
 
 
 def stat(
-    path: str = "a", size: int = 10, mtime: int | None = 1, etag: str | None = None
+    path: str = "a", size: int = 10, mtime: int | None = 1, digest: str | None = None
 ) -> FileStat:
-    return FileStat(path, size, mtime, etag)
+    return FileStat(path, size, mtime, digest)
 
 
 def test_a_listing_is_compared_with_what_is_known(store: Store) -> None:
@@ -30,31 +34,100 @@ def test_a_listing_is_compared_with_what_is_known(store: Store) -> None:
         assert [f.path for f in tx.files.in_state(FileState.NEW, after=1)] == ["b", "c"]
 
 
-@pytest.mark.parametrize(
-    ("now", "differs"),
-    [
-        (stat(size=11), True),
-        (stat(mtime=2), True),
-        (stat(mtime=2, etag="x"), False),
-        (stat(etag="y"), True),
-        (stat(etag="x"), False),
-    ],
-)
-def test_what_counts_as_changed(store: Store, now: FileStat, differs: bool) -> None:
+NOW = [
+    (stat(size=11), "other"),
+    (stat(mtime=2), "unsure"),
+    (stat(mtime=2, digest="x"), "same"),
+    (stat(mtime=2, digest="y"), "other"),
+    (stat(digest="x"), "same"),
+]
+
+
+@pytest.mark.parametrize(("now", "is_"), NOW)
+def test_a_file_that_was_read_must_not_change(store: Store, now: FileStat, is_: str) -> None:
     with store.transaction() as tx:
-        (file,) = tx.files.register([stat(etag="x")]).new
-        tx.files.plan(file.id, 4, [(0, 4)])
+        (file,) = tx.files.register([stat()]).new
+        first, _ = tx.files.plan_many([FilePlan(file.id, 8, ((0, 4), (4, 4)), "x")])
+    commit_batch(store, scored(first))
+    with store.transaction() as tx:
         listing = tx.files.register([now])
-        assert bool(listing.changed) is differs
-        expected = FileState.CHANGED if differs else FileState.PLANNED
+        assert bool(listing.changed) is (is_ == "other")
+        assert bool(listing.unsure) is (is_ == "unsure")
+        assert bool(listing.unchanged) is (is_ == "same")
+        states = [batch.state for batch in tx.batches.of_file(file.id)]
+        rest = BatchState.QUARANTINED if is_ == "other" else BatchState.PENDING
+        assert states == [BatchState.DONE, rest]
+        expected = FileState.CHANGED if is_ == "other" else FileState.PLANNED
         assert tx.files.get(file.id).state is expected
-        assert tx.files.register([now]).changed == ()
+
+
+@pytest.mark.parametrize(("now", "is_"), NOW)
+def test_what_has_not_been_read_is_planned_again(store: Store, now: FileStat, is_: str) -> None:
+    with store.transaction() as tx:
+        (file,) = tx.files.register([stat()]).new
+        tx.files.plan_many([FilePlan(file.id, 8, ((0, 4), (4, 4)), "x")])
+        listing = tx.files.register([now])
+        assert [f.id for f in listing.replaced] == ([file.id] if is_ == "other" else [])
+        if is_ != "other":
+            assert tx.batches.count_pending() == 2
+            return
+        assert tx.batches.count_pending() == 0
+        tx.files.plan_many([FilePlan(file.id, 6, ((0, 3), (3, 3)), "y")])
+        assert [(b.first_row, b.rows) for b in tx.batches.of_file(file.id)] == [(0, 3), (3, 3)]
+
+
+def test_a_touched_file_is_looked_at_once(store: Store) -> None:
+    with store.transaction() as tx:
+        (file,) = tx.files.register([stat()]).new
+        tx.files.plan_many([FilePlan(file.id, 4, ((0, 4),), "x")])
+        assert tx.files.register([stat(mtime=2, digest="x")]).unchanged == 1
+        assert tx.files.register([stat(mtime=2)]).unchanged == 1
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_gone_file_goes_on_when_it_returns(store: Store, planned: bool) -> None:
+    with store.transaction() as tx:
+        (file,) = tx.files.register([stat()]).new
+        if planned:
+            tx.files.plan_many([FilePlan(file.id, 8, ((0, 4), (4, 4)), "x")])
+        tx.files.quarantine(file.id, "gone", gone=True)
+        assert tx.batches.count_pending() == 0
+        assert [f.id for f in tx.files.register([stat()]).returned] == [file.id]
+        assert tx.batches.count_pending() == (2 if planned else 0)
+        assert tx.files.get(file.id).state is (FileState.PLANNED if planned else FileState.NEW)
+
+
+def test_a_batch_can_be_halved_until_one_row_is_left(store: Store) -> None:
+    (batch,) = plan_feed(store, rows=5, size=5)
+    with store.transaction() as tx:
+        first, second = tx.batches.split(batch.id)
+        assert [(b.first_row, b.rows) for b in tx.batches.pending(9)] == [(0, 2), (2, 3)]
+        one, _ = tx.batches.split(first.id)
+        assert (one.id, one.rows) == (batch.id, 1)
+    with pytest.raises(WrongState), store.transaction() as tx:
+        tx.batches.split(one.id)
+    commit_batch(store, scored(replace(second, rows=3)))
+    with pytest.raises(WrongState), store.transaction() as tx:
+        tx.batches.split(second.id)
+
+
+ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10)), max_size=5)
+
+
+@given(whole=st.tuples(st.integers(0, 30), st.integers(1, 30)), read=ranges)
+def test_unread_rows_are_those_that_nobody_read(
+    whole: tuple[int, int], read: list[tuple[int, int]]
+) -> None:
+    covered = {row for first, count in read for row in range(first, first + count)}
+    left = [
+        row for first, count in unread(whole, sorted(read)) for row in range(first, first + count)
+    ]
+    assert left == [row for row in range(whole[0], sum(whole)) if row not in covered]
 
 
 def test_a_file_that_grows_before_it_is_read_is_simply_newer(store: Store) -> None:
     with store.transaction() as tx:
         (file,) = tx.files.register([stat()]).new
-        assert tx.files.record_try(file.id, "no footer yet") == 1
         tx.files.quarantine(file.id, "no footer after 5 tries")
         assert tx.files.register([stat(size=99)]).changed == ()
         again = tx.files.get(file.id)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, insert, inspect, text
 
-from monitor.store import Store, check, commit_batch
+from monitor.store import Store, check
 from monitor.store.database import Database, database_url
-from monitor.store.errors import SchemaTooNew
+from monitor.store.errors import SchemaTooNew, SchemaTooOld
 from monitor.store.migrations import MIGRATIONS, Migration, migrate
-from monitor.store.schema import SCHEMA_VERSION
-from tests.store.building import plan_feed, scored
+from monitor.store.states import FileState
+from monitor.store.tables import SCHEMA_VERSION, files, metadata, schema_version, settlements
+from tests.store.building import commit_batch, plan_feed, scored
 from tests.store.conftest import Place
 
 NOW = datetime(2024, 5, 17, tzinfo=UTC)
-LAYOUTS = Path(__file__).parent / "layouts"
-
-_DIGEST = {"sqlite": "x'00ff'", "postgresql": r"'\x00ff'"}
-_VERDICTS = "verdicts/b000000000001.parquet"
 
 
 @pytest.fixture
@@ -32,34 +28,33 @@ def place(places: Callable[[], Place]) -> Place:
     return places()
 
 
-def make_first_layout(place: Place, database: str) -> None:
-    """State as the first release left it, with something in it."""
+def make_older_layout(place: Place) -> None:
+    """State as a conclad one layout ago could have left it: without settlements."""
     opened = Database(database_url(place.where))
-    statements = (LAYOUTS / f"layout-1-{database}.sql").read_text().split(";\n")
     with opened.write() as connection:
-        for statement in statements:
-            if statement.strip():
-                connection.execute(text(statement))
-        moment = "'2024-05-17 00:00:00.000000'"
-        connection.execute(text(f"INSERT INTO schema_version VALUES (1, {moment})"))
-        for statement in (
-            "INSERT INTO files (id, path, size, state, tries, first_seen_at, updated_at) VALUES "
-            f"(1, 'feed/old.parquet', 10, 'new', 0, {moment}, {moment}), "
-            f"(2, 'feed/done.parquet', 10, 'done', 0, {moment}, {moment})",
-            "INSERT INTO batches (id, file_id, first_row, rows, state, tries, detector_version, "
-            "known, novel, rejected, duplicates, settled_at) "
-            f"VALUES (1, 2, 0, 3, 'done', 1, 1, 3, 0, 0, 0, {moment})",
-            "INSERT INTO seen (digest, batch_id, seen_at) "
-            f"VALUES ({_DIGEST[database]}, 1, {moment})",
-            "INSERT INTO outputs (kind, first, last, generation, name, rows, purged, size, sha256, "
-            f"committed_at) VALUES ('verdicts', 1, 1, 0, '{_VERDICTS}', 3, 0, 5, 'x', {moment})",
-            "INSERT INTO pools (id, group_name, state, size, above, seed, round, budget, asked, "
-            f"evidence, opened_at) VALUES (1, '', 'filling', 3, 0, 0, 0, 0, 0, '{{}}', {moment})",
-            "INSERT INTO pool_members (pool_id, batch_id, name, rows, size, sha256) "
-            "VALUES (1, 1, 'features/pool-000000001/b000000000001.parquet', 3, 5, 'x')",
-        ):
-            connection.exec_driver_sql(statement)
+        metadata.create_all(connection)
+        settlements.drop(connection)
+        connection.execute(insert(schema_version).values(number=SCHEMA_VERSION - 1, applied_at=NOW))
+        connection.execute(
+            insert(files).values(
+                id=1,
+                path="feed/old.parquet",
+                size=10,
+                state=FileState.NEW,
+                tries=0,
+                first_seen_at=NOW,
+                updated_at=NOW,
+            )
+        )
     opened.close()
+
+
+def walk(place: Place, steps: Sequence[Migration], target: int = SCHEMA_VERSION) -> int:
+    opened = Database(database_url(place.where))
+    try:
+        return migrate(opened.write, NOW, where="here", steps=steps, target=target)
+    finally:
+        opened.close()
 
 
 def layout(connection: Connection) -> dict[str, Any]:
@@ -81,10 +76,12 @@ def layout(connection: Connection) -> dict[str, Any]:
     }
 
 
-def test_the_first_layout_migrates_to_exactly_the_present_one(
-    place: Place, database: str, places: Any
-) -> None:
-    make_first_layout(place, database)
+STEP = Migration(SCHEMA_VERSION, "settlements", lambda c: settlements.create(c))
+
+
+def test_an_older_layout_migrates_to_exactly_the_present_one(place: Place, places: Any) -> None:
+    make_older_layout(place)
+    assert walk(place, [STEP]) == SCHEMA_VERSION - 1
     with place.open() as old, places().open() as fresh:
         with old.database.read() as one, fresh.database.read() as other:
             assert layout(one) == layout(other)
@@ -94,22 +91,23 @@ def test_the_first_layout_migrates_to_exactly_the_present_one(
             tx.files.plan(file.id, 4, [(0, 4)])
             (batch,) = tx.batches.pending(1)
         commit_batch(old, scored(batch))
-        assert {finding.code for finding in check(old)} == {"file-missing"}
+        assert check(old) == []
 
 
-def test_what_the_first_layout_held_is_still_there(place: Place, database: str) -> None:
-    make_first_layout(place, database)
-    with place.open() as store, store.transaction() as tx:
-        (output,) = tx.outputs.all()
-        assert (output.name, output.rows, output.staged) == (_VERDICTS, 3, None)
-        (member,) = tx.pools.members(1)
-        assert (member.batch_id, member.last_batch, member.rows) == (1, 1, 3)
-        assert tx.seen.lookup([b"\x00\xff"]) == {b"\x00\xff": 1}
-        assert tx.seen.prune(NOW.replace(year=2025)) == 1
+def test_a_layout_that_no_step_begins_with_is_refused_and_left_alone(place: Place) -> None:
+    make_older_layout(place)
+    with pytest.raises(SchemaTooOld, match=r"a new state folder .* conclad fit") as caught:
+        place.open()
+    assert f"layout {SCHEMA_VERSION - 1}" in str(caught.value)
+    opened = Database(database_url(place.where))
+    with opened.read() as connection:
+        assert not inspect(connection).has_table("settlements")
+    opened.close()
 
 
 def test_steps_are_numbered_without_gaps_up_to_the_present() -> None:
-    assert [step.number for step in MIGRATIONS] == list(range(2, SCHEMA_VERSION + 1))
+    first = SCHEMA_VERSION - len(MIGRATIONS) + 1
+    assert [step.number for step in MIGRATIONS] == list(range(first, SCHEMA_VERSION + 1))
 
 
 def add_colour(connection: Connection) -> None:
@@ -126,8 +124,7 @@ def columns(store: Store) -> set[str]:
         return {column["name"] for column in inspect(connection).get_columns("files")}
 
 
-def test_a_step_is_applied_once_and_whole(place: Place, database: str) -> None:
-    make_first_layout(place, database)
+def test_a_step_is_applied_once_and_whole(place: Place) -> None:
     with place.open() as store:
         one, two = SCHEMA_VERSION + 1, SCHEMA_VERSION + 2
         broken = [Migration(one, "colour", add_colour), Migration(two, "taste", fail)]

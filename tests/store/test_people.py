@@ -16,14 +16,12 @@ from monitor.store.errors import (
     QueryClosed,
     WrongState,
 )
-from monitor.store.rows import Query
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.records import Query
 from monitor.store.states import (
-    FINISHED_POOLS,
-    POOL_MOVES,
     AnswerKind,
     AnswerOutcome,
     ClassOrigin,
-    PoolState,
     QueryState,
 )
 from tests.store.building import plan_feed, sample
@@ -39,7 +37,7 @@ def ask(store: Store, count: int = 3, budget: int = 5) -> list[Query]:
         tx.classes.add("water", ClassOrigin.FIT)
         tx.classes.add("dune", ClassOrigin.PERSON)
         pool = tx.pools.open()
-        tx.pools.move(pool.id, PoolState.CLOSED)
+        tx.pools.apply(pool.id, PoolEvent.FILLED)
         tx.pools.begin_asking(pool.id, budget=budget, detector_version=1)
         return tx.queries.open(pool.id, 1, [sample(1, row) for row in range(count)])
 
@@ -67,7 +65,7 @@ def test_the_budget_is_never_exceeded(store: Store) -> None:
 def test_only_an_asking_pool_opens_queries(store: Store) -> None:
     ask(store)
     with store.transaction() as tx:
-        tx.pools.move(1, PoolState.WAITING)
+        tx.pools.apply(1, PoolEvent.ROUND_OPENED)
     with pytest.raises(WrongState, match="is waiting"), store.transaction() as tx:
         tx.queries.open(1, 2, [sample(1, 7)])
 
@@ -170,28 +168,16 @@ def test_a_question_is_lent_to_one_person_until_the_lease_expires(
         assert [q.id for q in tx.queries.lease("cleo", limit=1, ttl=MINUTE)] == [1]
 
 
-def test_the_moves_of_a_pool_lead_from_filling_to_an_end() -> None:
-    reached = {PoolState.FILLING}
-    while more := {after for before in reached for after in POOL_MOVES[before]} - reached:
-        reached |= more
-    assert reached == set(PoolState)
-    for state in PoolState:
-        ends = {state}
-        while more := {after for before in ends for after in POOL_MOVES[before]} - ends:
-            ends |= more
-        assert ends & FINISHED_POOLS, f"{state} leads nowhere"
-
-
 def test_a_move_that_is_not_allowed_is_refused(store: Store) -> None:
     with store.transaction() as tx:
         pool = tx.pools.open("roofs", seed=7)
         assert tx.pools.filling("roofs") == pool
         assert tx.pools.filling() is None
     with (
-        pytest.raises(WrongState, match="cannot go from filling to resolved"),
+        pytest.raises(WrongState, match="is filling, so it cannot be nothing learnt"),
         store.transaction() as tx,
     ):
-        tx.pools.move(pool.id, PoolState.RESOLVED)
+        tx.pools.apply(pool.id, PoolEvent.NOTHING_LEARNT)
 
 
 def test_a_second_instance_is_refused_and_told_who_and_since_when(
@@ -209,7 +195,7 @@ def test_a_second_instance_is_refused_and_told_who_and_since_when(
         clock.advance(seconds=1)
         taken = second.acquire_lease("monitor", "host-b:4", MINUTE)
     assert taken.token == lease.token + 1
-    with pytest.raises(LeaseLost, match="host-b:4 holds it now"):
+    with pytest.raises(LeaseLost, match="host-b:4 took it"):
         store.renew_lease(lease, MINUTE)
     store.release_lease(lease)
     with store.reading() as tx:

@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from monitor.store import Store, check
 from monitor.store.errors import BudgetExceeded, QueryClosed, WrongState
-from monitor.store.states import AnswerKind, PoolState, QueryState
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.states import AnswerKind, QueryState
 from tests.store.building import plan_feed, sample
 from tests.store.conftest import Clock
 
@@ -34,7 +35,7 @@ class Desk(RuleBasedStateMachine):
         plan_feed(self.store)
         with self.store.transaction() as tx:
             tx.pools.open()
-            tx.pools.move(1, PoolState.CLOSED)
+            tx.pools.apply(1, PoolEvent.FILLED)
             tx.pools.begin_asking(1, budget=BUDGET, detector_version=1)
         self.asked: set[int] = set()
         self.sent: dict[str, int] = {}

@@ -12,7 +12,6 @@ from monitor.store import (
     Severity,
     Store,
     check,
-    commit_batch,
     commit_batches,
     compact,
     purge,
@@ -20,11 +19,11 @@ from monitor.store import (
     repair,
 )
 from monitor.store.errors import LeaseLost
-from monitor.store.files import STAGING, current
+from monitor.store.output_files import STAGING, current
+from monitor.store.records import Output, PoolMember
 from monitor.store.recovery import Recovered
-from monitor.store.rows import Output, PoolMember
 from monitor.store.states import PoolState
-from tests.store.building import dump, plan_feed, scored, verdict_ids
+from tests.store.building import commit_batch, dump, plan_feed, scored, verdict_ids
 from tests.store.conftest import Clock
 
 
@@ -102,7 +101,7 @@ def test_a_living_writer_without_a_lease_stages_again(
         if name == "commit.after_sync" and not cleared:
             cleared.extend(recover(store).removed)
 
-    monkeypatch.setattr("monitor.store.commit.fault_point", meanwhile)
+    monkeypatch.setattr("monitor.store.batch_commit.fault_point", meanwhile)
     assert not commit_batch(store, scored(batch)).already
     assert len(cleared) == 1
     assert len(verdict_ids(store, current(store.folder, "verdicts"))) == batch.rows
@@ -137,7 +136,7 @@ def test_a_commit_whose_outcome_is_unknown_keeps_its_files(
         if name == "commit.after_commit":
             raise ConnectionError("gone")
 
-    monkeypatch.setattr("monitor.store.commit.fault_point", break_down)
+    monkeypatch.setattr("monitor.store.batch_commit.fault_point", break_down)
     with pytest.raises(ConnectionError):
         commit_batch(store, scored(batch))
     monkeypatch.undo()

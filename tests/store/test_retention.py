@@ -9,17 +9,24 @@ import pytest
 from monitor.store import (
     Store,
     check,
-    commit_batch,
     compact,
     drop_spools,
     drop_thumbnails,
     purge,
 )
 from monitor.store.errors import WrongState
-from monitor.store.files import current
-from monitor.store.states import PoolState
+from monitor.store.output_files import current
+from monitor.store.pool_transitions import PoolEvent
 from monitor.store.thumbnails import put_thumbnail
-from tests.store.building import CAPTURED, plan_feed, sample, scored, verdict_ids
+from tests.store.building import (
+    CAPTURED,
+    commit_batch,
+    plan_feed,
+    sample,
+    scored,
+    settle_pool,
+    verdict_ids,
+)
 from tests.store.conftest import Clock
 
 LATER = CAPTURED + timedelta(days=1)
@@ -37,8 +44,9 @@ def fill(store: Store) -> None:
 
 def finish(store: Store) -> None:
     with store.transaction() as tx:
-        tx.pools.move(1, PoolState.CLOSED)
-        tx.pools.move(1, PoolState.QUIET, reason="nothing new")
+        tx.pools.apply(1, PoolEvent.FILLED)
+        tx.pools.apply(1, PoolEvent.FOUND_CALM, reason="nothing new")
+    settle_pool(store)
 
 
 def test_features_of_finished_pools_go(store: Store, clock: Clock) -> None:
@@ -50,8 +58,11 @@ def test_features_of_finished_pools_go(store: Store, clock: Clock) -> None:
     assert drop_spools(store, before=clock.now) == [1]
     assert store.folder.list("features") == []
     assert drop_spools(store, before=clock.now) == []
-    with pytest.raises(WrongState, match="cannot go from quiet"), store.transaction() as tx:
-        tx.pools.move(1, PoolState.ASKING)
+    with (
+        pytest.raises(WrongState, match="is quiet, so it cannot be triggered"),
+        store.transaction() as tx,
+    ):
+        tx.pools.apply(1, PoolEvent.TRIGGERED)
     assert check(store) == []
 
 
@@ -68,7 +79,13 @@ def test_a_purge_removes_one_source_and_nothing_else(store: Store, merged: bool)
     if merged:
         compact(store, "verdicts", owner="me", least_files=2)
     done = purge(store, "cam-2", before=LATER)
-    assert done.rows == {"verdicts": 3, "rejected": 1, "discoveries": 0, "held": 0}
+    assert done.rows == {
+        "verdicts": 3,
+        "rejected": 1,
+        "discoveries": 0,
+        "held": 0,
+        "settled": 3,
+    }
     assert (done.pools, done.kept_pools) == ((1,), ())
     names = current(store.folder, "verdicts")
     assert sorted(verdict_ids(store, names)) == sorted(
@@ -101,7 +118,7 @@ def test_pictures_go_with_their_last_question(store: Store, clock: Clock) -> Non
     fill(store)
     shared, own = put_thumbnail(store.folder, b"shared"), put_thumbnail(store.folder, b"own")
     with store.transaction() as tx:
-        tx.pools.move(1, PoolState.CLOSED)
+        tx.pools.apply(1, PoolEvent.FILLED)
         tx.pools.begin_asking(1, budget=3, detector_version=1)
         tx.queries.open(
             1,

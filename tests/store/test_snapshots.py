@@ -12,6 +12,7 @@ import pytest
 
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.fingerprint import Fingerprint
+from monitor.store.atomic_files import Folder
 from monitor.store.errors import (
     BackboneMismatch,
     SnapshotExists,
@@ -20,7 +21,6 @@ from monitor.store.errors import (
     SnapshotTampered,
     SnapshotTruncated,
 )
-from monitor.store.folder import Folder
 from monitor.store.snapshots import (
     load_detector,
     load_snapshot,
@@ -62,8 +62,7 @@ def grown() -> Detector:
             settings=detector.settings,
             rng=rng,
             origin="person",
-            human=2,
-            pseudo=count - 2,
+            said=np.arange(count) < 2,
         )
         for id, name, centre, count in [("c3", "dune", -9, 3), ("c4", "Gewächshaus", 20, 30)]
     ]
@@ -184,7 +183,7 @@ def test_an_edited_manifest_is_noticed(folder: Folder) -> None:
         load_snapshot(folder, "v1", sha256=snapshot.sha256)
 
 
-@pytest.mark.parametrize("change", [{"schema": 1}, {"schema": 3}, {"format": "something else"}])
+@pytest.mark.parametrize("change", [{"schema": 1}, {"schema": 4}, {"format": "something else"}])
 def test_another_layout_is_refused(folder: Folder, change: dict[str, object]) -> None:
     publish_snapshot(folder, "v1", small_detector())
     manifest = json.loads(folder.read("v1/manifest.json"))
@@ -230,10 +229,10 @@ def test_one_file_that_was_damaged(tmp_path: Path) -> None:
     path.write_bytes(whole.replace(b"water", b"wader"))
     with pytest.raises(SnapshotTampered):
         load_detector(path)
-    newer = whole.replace(rb"\"schema\": 2", rb"\"schema\": 3")
+    newer = whole.replace(rb"\"schema\": 3", rb"\"schema\": 4")
     assert newer != whole
     path.write_bytes(newer)
-    with pytest.raises(SnapshotSchemaError, match="has detector layout 3, this conclad reads 2"):
+    with pytest.raises(SnapshotSchemaError, match="has detector layout 4, this conclad reads 3"):
         load_detector(path)
     path.write_bytes(b"\x04\0\0\0\0\0\0\0{]}  and more")
     with pytest.raises(SnapshotSchemaError, match="not a safetensors file"):

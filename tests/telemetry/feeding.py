@@ -13,13 +13,14 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from monitor.novelty.drift import DriftVerdict
-from monitor.store import NewClass, Occurrence, ScoredBatch, Store, Update, commit_batch
+from monitor.novelty.drift.source_drift import DriftVerdict
+from monitor.store import NewClass, Occurrence, ScoredBatch, Store, Update
 from monitor.store import commit_version as publish
-from monitor.store.files import REJECTED, VERDICTS, table
-from monitor.store.rows import Count, FileStat, Lease, Query, Version
-from monitor.store.states import AnswerKind, ClassOrigin, PoolState
-from tests.store.building import CAPTURED, plan_feed, sample, scored, small_detector
+from monitor.store.output_files import REJECTED, VERDICTS, table
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.records import Count, FileStat, Lease, Query, Version
+from monitor.store.states import AnswerKind, ClassOrigin
+from tests.store.building import CAPTURED, commit_batch, plan_feed, sample, scored, small_detector
 
 BORDERS = ("0.25", "0.5", "0.75", "0.9", "1", "1.1", "1.25", "1.5", "2", "4", "+Inf")
 EXCEEDANCE = 0.02
@@ -136,7 +137,6 @@ def score_counts(source: str, ratios: Sequence[float]) -> list[Count]:
     borders = np.asarray([float(border) for border in BORDERS])
     buckets = np.bincount(np.searchsorted(borders, ratios), minlength=len(BORDERS))
     return [
-        Count("batches", "", "done", 1),
         Count("above", source, "", float(sum(ratio > 1 for ratio in ratios))),
         Count("expected_above", source, "", EXCEEDANCE * len(ratios)),
         Count("score_ratio_sum", source, "", float(sum(ratios))),
@@ -178,7 +178,7 @@ def ask(
     ratios = asked.verdicts.column("score_ratio").to_pylist()
     commit_batch(store, replace(asked, counts=score_counts(source, ratios)))
     with store.transaction() as tx:
-        tx.pools.move(pool.id, PoolState.CLOSED)
+        tx.pools.apply(pool.id, PoolEvent.FILLED)
         tx.pools.begin_asking(
             pool.id, budget=budget, detector_version=version, evidence={"probe": probe}
         )
@@ -186,7 +186,7 @@ def ask(
         tx.events.append(kind, {"pool": pool.id}, source=source)
         samples = [sample(batch.id, row, source_id=source, file=path) for row in range(count)]
         opened = tx.queries.open(pool.id, 0 if probe else 1, samples)
-        tx.pools.move(pool.id, PoolState.WAITING)
+        tx.pools.apply(pool.id, PoolEvent.ROUND_OPENED)
         tx.counters.add([Count("labels_spent", "", "", count)])
         payload = {"pool": pool.id, "round": 1, "count": count, "open": tx.queries.count_open()}
         tx.events.append("queries.opened", {**payload, "sources": {source: count}}, source=source)
@@ -213,7 +213,7 @@ def discover(store: Store, queries: Sequence[Query], *, name: str = "dune") -> V
     pool_id, source = queries[0].pool_id, queries[0].source_id
     with store.transaction() as tx:
         tx.queries.close_round(pool_id, queries[0].round)
-        tx.pools.move(pool_id, PoolState.ASKING)
+        tx.pools.apply(pool_id, PoolEvent.ROUND_CLOSED)
         named = tx.classes.ensure(name, ClassOrigin.PERSON)
         parent = tx.versions.current()
     assert parent is not None

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import yaml
 
-from monitor.config.telemetry import Metrics
+from monitor.config.telemetry_section import Metrics
 from monitor.store import Store
 from monitor.telemetry.dashboards import BOARDS
 from monitor.telemetry.dashboards.model import WIDTH
 from monitor.telemetry.dashboards.overview import ALERTS as SHOWN
 from monitor.telemetry.exporter import Exporter
-from monitor.telemetry.families import SILENT_NAMED
 from monitor.telemetry.generate import generated
-from monitor.telemetry.reference import every_family
+from monitor.telemetry.metric_families import SILENT_NAMED
+from monitor.telemetry.metrics_reference import every_family
 from tests.system import require_system
 from tests.telemetry import feeding
 from tests.telemetry.pods import with_replaced_pods
@@ -49,6 +49,8 @@ ALERTS = {
     "EmbeddersNotStarting",
     "RestartStorm",
     "DiskNearlyFull",
+    "Outage",
+    "ImagesUnaccounted",
 }
 
 

@@ -14,19 +14,22 @@ import numpy as np
 import pytest
 
 from monitor.config import load
-from monitor.config.telemetry import Metrics
+from monitor.config.telemetry_section import Metrics
+from monitor.feed.errors import SourceMissing
 from monitor.novelty.detector import Detector
-from monitor.novelty.drift import Sketch
-from monitor.novelty.drift_adapt import adapt
+from monitor.novelty.drift.adaptation import adapt
+from monitor.novelty.drift.source_drift import Sketch
+from monitor.outages import Outages
 from monitor.store import NewClass, Store, Transaction, Update, commit_version
-from monitor.store.rows import Count
+from monitor.store.records import Count
 from monitor.store.states import ClassOrigin
 from monitor.telemetry import exporter as module
 from monitor.telemetry.errors import MetricsUnavailable
 from monitor.telemetry.exporter import Exporter
-from monitor.telemetry.families import BORDERS
-from monitor.telemetry.reading import TruthReader
-from monitor.telemetry.report import describe, to_dict
+from monitor.telemetry.metric_families import BORDERS
+from monitor.telemetry.status_report import describe, to_dict
+from monitor.telemetry.store_reading import TruthReader
+from tests.store.building import commit_batch, plan_feed, scored
 from tests.store.conftest import Clock
 from tests.telemetry import feeding
 from tests.telemetry.scraping import Page
@@ -284,3 +287,31 @@ def test_how_far_classes_have_followed_a_drift(store: Store, scrape: Callable[[]
     truth = TruthReader(store).read()
     assert f"ice {ratio:.0%}" in describe(truth)
     assert to_dict(truth)["detector"]["adapted"]["c1"] == pytest.approx(ratio)
+
+
+def test_outages_are_shown_and_the_monitor_that_waits_is_alive(store: Store) -> None:
+    outages = Outages()
+    with Exporter(store, Metrics(port=0)) as exporter:
+        exporter.show_outages(outages)
+        assert exporter.url is not None
+        alive = exporter.url.replace("/metrics", "/alive")
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(alive)
+        outages.begin(SourceMissing("/data/feed: no such folder"))
+        page = urllib.request.urlopen(exporter.url).read().decode()
+        assert "conclad_feed_up 0.0" in page
+        assert 'conclad_outage{kind="feed"} 1.0' in page
+        assert 'conclad_outage{kind="disk"} 0.0' in page
+        assert urllib.request.urlopen(alive).status == 200, "it waits on purpose"
+
+
+def test_the_account_is_on_the_page(store: Store, scrape: Callable[[], Page]) -> None:
+    good, bad = plan_feed(store, rows=8)
+    commit_batch(store, scored(good))
+    with store.transaction() as tx:
+        tx.batches.quarantine(bad.id, "why")
+    page = scrape()
+    assert page.get("account_images_listed") == 8
+    assert page.get("account_images", place="quarantined") == 4
+    assert page.get("images_unaccounted") == 0
+    assert page.get("set_aside", what="batches") == 1

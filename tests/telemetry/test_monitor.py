@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from monitor.config import Config
-from monitor.config.telemetry import Metrics
+from monitor.config.telemetry_section import Metrics
 from tests.actors.story import KINDS, tell_story, with_oracle
 from tests.jobs.feeds import write_feed
 from tests.telemetry.receiving import Receiver
@@ -91,7 +91,7 @@ def running(config: Config) -> Iterator[None]:
 
 
 def _run(config: Config) -> None:
-    from actors.run import run
-    from actors.services import services
+    from actors.run_monitor import run
+    from actors.side_services import services
 
     run(config, services=services)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from monitor.config.telemetry import Metrics
+from monitor.config.telemetry_section import Metrics
 from monitor.store import Store
 from monitor.telemetry.exporter import Exporter
-from monitor.telemetry.reading import TruthReader
+from monitor.telemetry.store_reading import TruthReader
 from tests.store.conftest import Clock
 from tests.store.postgres import server
 from tests.telemetry import feeding

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.telemetry import Metrics
+from monitor.config.telemetry_section import Metrics
 from monitor.store import Store
 from monitor.telemetry.dashboards import BOARDS
 from monitor.telemetry.exporter import Exporter

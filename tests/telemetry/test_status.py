@@ -15,8 +15,8 @@ import pytest
 
 from monitor.cli.root import run
 from monitor.store import Store
-from monitor.telemetry.reading import TruthReader
-from monitor.telemetry.report import describe
+from monitor.telemetry.status_report import describe
+from monitor.telemetry.store_reading import TruthReader
 from tests.store.conftest import Clock
 from tests.telemetry import feeding
 

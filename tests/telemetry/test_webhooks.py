@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from monitor.config import ConfigError, load
-from monitor.config.telemetry import Webhooks
+from monitor.config.telemetry_section import Webhooks
 from monitor.store import Store
 from monitor.telemetry import webhooks
 from monitor.telemetry.errors import WebhookRefused
-from monitor.telemetry.reading import TruthReader
+from monitor.telemetry.store_reading import TruthReader
 from monitor.telemetry.webhooks import GIVEN_UP, WebhookSender
 from tests.store.conftest import Clock
 from tests.telemetry import feeding

@@ -1,20 +1,15 @@
 // Corrections of classes: each asks once, says what it does, and loads the page anew.
 
-import { freshId, openDialog, send, toast } from "./common.js";
+import { afterReload, freshId, openDialog, send } from "./common.js";
 
 const chosen = () => [...document.querySelectorAll(".choose:checked")].map((box) => box.closest(".class-card"));
 
-function done(result) {
+function done(result, operation) {
   const version = result.version ? ` Detector version ${result.version} is in use.` : "";
-  sessionStorage.setItem("conclad.said", `${result.what}.${version}`);
-  location.reload();
+  afterReload(`${result.what}.${version}`, { path: "/api/classes/undo", body: { operation } });
 }
 
-const said = sessionStorage.getItem("conclad.said");
-if (said) {
-  sessionStorage.removeItem("conclad.said");
-  toast(said);
-}
+const item = (text) => Object.assign(document.createElement("li"), { textContent: text });
 
 function rename(card) {
   const dialog = document.getElementById("rename-dialog");
@@ -23,7 +18,7 @@ function rename(card) {
   dialog.querySelector("h2 b").textContent = card.dataset.name;
   input.value = card.dataset.name;
   openDialog(dialog, async () =>
-    done(await send("POST", `/api/classes/${card.dataset.class}/rename`, { operation, name: input.value })),
+    done(await send("POST", `/api/classes/${card.dataset.class}/rename`, { operation, name: input.value }), operation),
   );
   input.select();
 }
@@ -33,8 +28,19 @@ function retire(card) {
   const operation = freshId();
   dialog.querySelector("h2 b").textContent = card.dataset.name;
   openDialog(dialog, async () =>
-    done(await send("POST", `/api/classes/${card.dataset.class}/retire`, { operation })),
+    done(await send("POST", `/api/classes/${card.dataset.class}/retire`, { operation }), operation),
   );
+  consequences("retire-means", [card], (found) => found.retiring);
+}
+
+/** What a change would mean, before it is made. */
+async function consequences(place, cards, sentences) {
+  const list = document.getElementById(place);
+  list.replaceChildren();
+  for (const card of cards) {
+    const found = await send("GET", `/api/classes/${card.dataset.class}/impact`);
+    list.append(...[sentences(found)].flat().map(item));
+  }
 }
 
 function merge() {
@@ -57,8 +63,14 @@ function merge() {
   openDialog(document.getElementById("merge-dialog"), async () => {
     const into = place.querySelector(":checked").value;
     const classes = cards.map((card) => card.dataset.class).filter((id) => id !== into);
-    done(await send("POST", "/api/classes/merge", { operation, classes, into }));
+    done(await send("POST", "/api/classes/merge", { operation, classes, into }), operation);
   });
+  const tell = () => {
+    const into = place.querySelector(":checked").value;
+    return consequences("merge-means", cards.filter((card) => card.dataset.class !== into), (found) => found.merging);
+  };
+  place.onchange = tell;
+  tell();
 }
 
 /** What the detector concluded by itself, to be contradicted picture by picture. */
@@ -73,7 +85,7 @@ async function samples(card) {
   rest.hidden = true;
   openDialog(dialog, async () => {
     const images = wrong().map(({ source_id, image_id }) => ({ source_id, image_id }));
-    done(await send("POST", `/api/classes/${card.dataset.class}/wrong`, { operation, images }));
+    done(await send("POST", `/api/classes/${card.dataset.class}/wrong`, { operation, images }), operation);
   });
   list.onchange = () => sayWhatIsWrong(card.dataset.name, wrong().length);
   list.onchange();
@@ -111,11 +123,35 @@ function sampleCard(sample) {
   return item;
 }
 
-const actions = { rename, retire, samples };
+/** All pictures of a class, and one of them large. */
+function pictures(card, chosen) {
+  const dialog = document.getElementById("pictures-dialog");
+  const large = document.getElementById("pictures-large");
+  const words = document.getElementById("pictures-words");
+  const all = [...card.querySelectorAll(".strip img, .more-pictures img")];
+  const show = (image) => {
+    large.src = image.src || image.dataset.src;
+    large.alt = image.alt;
+    words.textContent = image.title;
+  };
+  dialog.querySelector("h2").textContent = `${card.dataset.name}: ${all.length} picture${all.length === 1 ? "" : "s"}`;
+  document.getElementById("pictures-all").replaceChildren(
+    ...all.map((image) => {
+      const button = Object.assign(document.createElement("button"), { type: "button", className: "small" });
+      button.append(Object.assign(document.createElement("img"), { src: image.src || image.dataset.src, alt: image.alt, title: image.title }));
+      button.addEventListener("click", () => show(image));
+      return button;
+    }),
+  );
+  show(chosen ?? all[0]);
+  dialog.showModal();
+}
+
+const actions = { rename, retire, samples, pictures: (card, button) => pictures(card, button.querySelector("img")) };
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest(".class-card [data-do]");
-  if (button) actions[button.dataset.do](button.closest(".class-card"));
+  if (button) actions[button.dataset.do](button.closest(".class-card"), button);
 });
 
 document.addEventListener("change", (event) => {

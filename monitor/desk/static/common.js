@@ -61,8 +61,36 @@ export function toast(text, { tone = "plain", action = null } = {}) {
   }
   place.append(note);
   while (place.children.length > 3) place.firstElementChild.remove();
-  setTimeout(() => note.remove(), tone === "plain" ? 4000 : 9000);
+  setTimeout(() => note.remove(), tone === "plain" && !action ? 4000 : 9000);
 }
+
+const DAY = { day: "numeric", month: "short", year: "numeric" };
+const CLOCK = { hour: "2-digit", minute: "2-digit" };
+const FORMS = { clock: CLOCK, day: DAY, weekday: { weekday: "long", ...DAY }, moment: { ...DAY, ...CLOCK } };
+
+/** A moment in the reader's zone. */
+export function moment(text, form = "moment") {
+  return new Intl.DateTimeFormat(undefined, FORMS[form]).format(new Date(text));
+}
+
+/** How long ago, in the largest unit that says something. */
+export function ago(text, now = Date.now()) {
+  const seconds = Math.max(0, (now - new Date(text).getTime()) / 1000);
+  const [size, word] = [[86400, "day"], [3600, "hour"], [60, "minute"]].find(([least]) => seconds >= least) ?? [1, "second"];
+  const count = Math.floor(seconds / size);
+  return `${count} ${word}${count === 1 ? "" : "s"} ago`;
+}
+
+/** Times come in UTC; show each in the reader's zone. */
+export function localTimes(root = document) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const full = new Intl.DateTimeFormat(undefined, { ...FORMS.moment, timeZoneName: "short" }).format(new Date(time.dateTime));
+    time.title = full;
+    const form = time.dataset.form ?? "moment";
+    time.textContent = form === "ago" ? ago(time.dateTime) : moment(time.dateTime, form);
+  }
+}
+localTimes();
 
 /** Open a dialog; `submit` may throw a sentence, which is shown inside. */
 export function openDialog(dialog, submit) {
@@ -86,6 +114,28 @@ export function openDialog(dialog, submit) {
   if (!dialog.open) dialog.showModal();
 }
 
+const SAID = "conclad.said";
+
+/** Load the page anew, and say there what was done; `undo` is the request that takes it back. */
+export function afterReload(text, undo = null) {
+  sessionStorage.setItem(SAID, JSON.stringify({ text, undo }));
+  location.reload();
+}
+
+const said = JSON.parse(sessionStorage.getItem(SAID) ?? "null");
+if (said) {
+  sessionStorage.removeItem(SAID);
+  const run = async () => {
+    try {
+      const found = await send("POST", said.undo.path, said.undo.body);
+      afterReload(found.words ?? "Taken back.");
+    } catch (error) {
+      toast(error instanceof Refused ? error.message : "The desk cannot be reached.", { tone: "warn" });
+    }
+  };
+  toast(said.text, said.undo ? { action: { word: "Undo", run } } : {});
+}
+
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-close]")) event.target.closest("dialog").close();
 });
@@ -103,14 +153,14 @@ document.getElementById("sign-out")?.addEventListener("click", async () => {
   }
 });
 
-/** The number of open questions, beside the word Queue on every page. */
+/** The number of open questions, beside the word Questions on every page. */
 export function showOpen(count) {
   const place = document.getElementById("open-count");
   place.textContent = count;
   place.hidden = !count;
 }
 
-if (!document.body.classList.contains("queue")) {
+if (!document.body.classList.contains("questions")) {
   const ask = () => send("GET", "/api/pulse").then((pulse) => showOpen(pulse.open), () => {});
   ask();
   setInterval(() => document.hidden || ask(), 15000);

@@ -1,6 +1,6 @@
-// Which detector is in use: each change first says what it would mean.
+// Which detector is in use: each change says before what it would mean, and can be undone after.
 
-import { openDialog, send } from "./common.js";
+import { afterReload, moment, openDialog, send, toast } from "./common.js";
 
 const WORDS = {
   rollback: ["Go back to version", "Go back"],
@@ -22,7 +22,9 @@ async function change(kind, version) {
   list.replaceChildren();
   openDialog(dialog, async () => {
     await send("POST", `/api/versions/${version}/${kind}`, { reason: reason.value });
-    location.reload();
+    const said = kind === "refuse" ? `Version ${version} is refused.` : `Version ${version} is in use.`;
+    const undo = kind !== "refuse" && current ? { path: `/api/versions/${current}/rollback`, body: { reason: `undone: back to version ${current}` } } : null;
+    afterReload(said, undo);
   });
   if (kind !== "refuse" && current) {
     const found = await send("GET", `/api/versions/${current}/diff/${version}`);
@@ -34,5 +36,7 @@ async function change(kind, version) {
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest(".versions [data-do]");
-  if (button) change(button.dataset.do, button.dataset.version);
+  if (button) change(button.dataset.do, button.dataset.version).catch((error) => toast(error.message, { tone: "warn" }));
 });
+
+for (const text of document.querySelectorAll("[data-moment]")) text.textContent = moment(text.dataset.moment);

@@ -1,4 +1,8 @@
-"""CONCLAD itself under evaluation: the presets, their ablations, and the ceiling."""
+"""CONCLAD itself under evaluation: the presets, their ablations, and the ceiling.
+
+Amanda Rios, Ibrahima Ndiour, Parual Datta, Omesh Tickoo, Nilesh Ahuja: "CONCLAD: COntinuous Novel
+CLAss Detector", 2024 (arXiv:2412.10473). See :mod:`monitor.novelty`.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from monitor.evaluation.methods.ablations import ABLATIONS
 from monitor.evaluation.methods.base import Ask, FloatArray, Method, Observation, ScoreArray
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import Update, inner_loop
-from monitor.novelty.settings import Settings
+from monitor.novelty.presets import preset_settings
+from monitor.novelty.settings import MethodSettings
 
-_ABLATIONS: dict[str, dict[str, Any]] = {
-    "sup-top": {"query": "top"},
-    "sup-rand": {"query": "random"},
-    "no-iters": {"first_share": 1.0, "iterations": 1, "alpha": 1.0, "one_shot": True},
-    "no-pseudo": {"pseudo_labels": False},
-}
 # The smallest class that an evaluation may start from: smaller than what users are allowed,
 # since a benchmark does not page anybody at night.
 _LEAST = 4
@@ -26,7 +26,7 @@ _LEAST = 4
 class Conclad:
     """One detector carried through all tasks of a seed."""
 
-    def __init__(self, name: str, settings: Settings) -> None:
+    def __init__(self, name: str, settings: MethodSettings) -> None:
         self.name = name
         self._settings = settings.replace(least=_LEAST)
 
@@ -58,8 +58,8 @@ class Conclad:
 class Ceiling(Conclad):
     """The same score and the same update, given the true label of every sample of the pool."""
 
-    def __init__(self, name: str, settings: Settings) -> None:
-        super().__init__(name, settings.replace(first_share=1.0, one_shot=True))
+    def __init__(self, name: str, settings: MethodSettings) -> None:
+        super().__init__(name, settings.replace(one_shot=True))
 
     def observe(self, pool: FloatArray, ask: Ask, budget: int) -> Observation:
         return super().observe(pool, ask, len(pool))
@@ -68,9 +68,10 @@ class Ceiling(Conclad):
 def conclad_method(name: str) -> Method:
     """The method of this name: a preset, a preset with an ablation, or ``ceiling``."""
     if name == "ceiling":
-        return Ceiling(name, Settings.preset("robust"))
+        return Ceiling(name, preset_settings("robust"))
     preset, _, ablation = name.partition("-")
-    return Conclad(name, Settings.preset(preset).replace(**_ABLATIONS.get(ablation, {})))
+    changes = ABLATIONS[preset][ablation][1] if ablation else {}
+    return Conclad(name, preset_settings(preset).replace(**changes))
 
 
 def _driven(loop: Any, ask: Ask) -> Update:

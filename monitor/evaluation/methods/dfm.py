@@ -1,5 +1,9 @@
 """DFM carried from task to task: the distance to what is known, and nothing else.
 
+Ibrahima J. Ndiour, Nilesh A. Ahuja, Omesh Tickoo: "Subspace Modeling for Fast Out-Of-Distribution
+and Anomaly Detection", ICIP 2022; carried over tasks as in equation 4 of CONCLAD (Rios et al.,
+2024, appendix 4.2.3).
+
 One subspace per initial class (their labels are given, and this is stronger than one for all
 of them), then one per task, fitted on everything the method called new in that task: the
 paper's adaptation of a detector that was made for a single split. It asks for no labels.

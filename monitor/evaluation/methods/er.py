@@ -1,5 +1,10 @@
 """ER and PseudoER: a perceptron that replays what it learnt, its uncertainty as novelty.
 
+ER is David Rolnick, Arun Ahuja, Jonathan Schwarz, Timothy P. Lillicrap, Greg Wayne: "Experience
+Replay for Continual Learning", NeurIPS 2019. Both are adapted to novelty detection by CONCLAD
+(Rios, Ndiour, Datta, Tickoo and Ahuja, 2024, appendix 4.2.3), which adds the pseudo-labels of
+PseudoER; what it leaves open is decided here.
+
 Both ask a person about samples near T_inner and train on the answers together with a balanced
 buffer; "known" answers are kept like any other. PseudoER also takes in, round by round, the
 samples it is most confident belong to a new class.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from monitor.evaluation.methods.base import FloatArray
 from monitor.evaluation.protocol import IntArray
+from monitor.novelty.paper.adam import Adam
 
 # Rows that go through the hidden layer at a time: 1,024 × 4,096 floats are 16 MiB.
 _ROWS_AT_ONCE = 1024
@@ -87,7 +88,7 @@ class Head:
         x = torch.from_numpy(self._standard(features))
         y = torch.from_numpy(targets)
         weights = [w.clone().requires_grad_(True) for w in self._weights]
-        adam = _Adam(weights, self._settings.rate)
+        adam = Adam(weights, self._settings.rate)
         for _ in range(steps):
             rows = torch.from_numpy(self._batch(targets))
             loss = torch.nn.functional.cross_entropy(_logits(weights, x[rows]), y[rows])
@@ -123,28 +124,3 @@ class Head:
 def _logits(weights: Sequence[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
     first, bias, last, last_bias = weights
     return torch.relu(x @ first.T + bias) @ last.T + last_bias
-
-
-class _Adam:
-    """Adam as published. Torch's own drags in its compiler: seconds of import per process."""
-
-    _FIRST, _SECOND, _EPSILON = 0.9, 0.999, 1e-8
-
-    def __init__(self, weights: Sequence[torch.Tensor], rate: float) -> None:
-        self._weights = weights
-        self._rate = rate
-        self._means = [torch.zeros_like(w) for w in weights]
-        self._squares = [torch.zeros_like(w) for w in weights]
-        self._steps = 0
-
-    @torch.no_grad()
-    def step(self, gradients: Sequence[torch.Tensor]) -> None:
-        self._steps += 1
-        rate = self._rate / (1 - self._FIRST**self._steps)
-        unbias = (1 - self._SECOND**self._steps) ** 0.5
-        for weight, gradient, mean, square in zip(
-            self._weights, gradients, self._means, self._squares, strict=True
-        ):
-            mean.lerp_(gradient, 1 - self._FIRST)
-            square.mul_(self._SECOND).addcmul_(gradient, gradient, value=1 - self._SECOND)
-            weight.addcdiv_(mean, square.sqrt().div_(unbias).add_(self._EPSILON), value=-rate)

@@ -1,7 +1,10 @@
 """incDFM: one new subspace per task, grown from the most certain samples outwards.
 
+Amanda Rios, Nilesh Ahuja, Ibrahima Ndiour, Utku Genc, Laurent Itti, Omesh Tickoo: "incDFM:
+Incremental Deep Feature Modeling for Continual Novelty Detection", ECCV 2022.
+
 Made for tasks with one new class; with several, all of them share the one new subspace, which
-is what the paper sets out to mend. It asks for no labels.
+is what CONCLAD sets out to solve. It asks for no labels.
 
 The threshold has two readings, and both are methods: mean + 2 std of the validation scores, as
 the paper says of all its baselines, and the 85th percentile, which its authors' configuration

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Literal, cast
 
 from monitor.evaluation.errors import MethodUnavailableError, UnknownMethodError
+from monitor.evaluation.methods.ablations import ABLATIONS
 from monitor.evaluation.methods.base import Method
 
 # spends: asks up to the budget; nothing: asks for no label; everything: is given the labels of
@@ -24,15 +25,9 @@ _CONCLAD = "monitor.evaluation.methods.conclad"
 _BASELINE = (
     "monitor.evaluation.methods.common",
     "monitor.novelty.subspace",
-    "monitor.novelty.bank",
+    "monitor.novelty.subspace_bank",
 )
 _HEAD = ("monitor.evaluation.methods.common", "monitor.evaluation.methods.head")
-_ABLATIONS = {
-    "sup-top": "asks for the highest scores instead of the ambiguous ones",
-    "sup-rand": "asks at random",
-    "no-iters": "asks and pseudo-labels in one shot",
-    "no-pseudo": "learns from the asked labels alone",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +46,8 @@ def _entries() -> Iterable[Entry]:
     yield Entry("robust", "CONCLAD as users get it", "spends", _CONCLAD, conclad)
     yield Entry("paper", "CONCLAD by the letter of the paper", "spends", _CONCLAD, conclad)
     yield Entry("ceiling", "the same score given every label", "everything", _CONCLAD, conclad)
-    for preset in ("robust", "paper"):
-        for suffix, summary in _ABLATIONS.items():
+    for preset, ablations in ABLATIONS.items():
+        for suffix, (summary, _) in ablations.items():
             yield Entry(f"{preset}-{suffix}", f"{preset}, {summary}", "spends", _CONCLAD, conclad)
     dfm, incdfm, er = (f"monitor.evaluation.methods.{name}" for name in ("dfm", "incdfm", "er"))
     yield Entry("dfm", "distance to the known subspaces", "nothing", dfm, (dfm, *_BASELINE))

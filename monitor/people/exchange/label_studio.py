@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from monitor.people.answering import Said, Word
+from monitor.people.answer_questions import Said, Word
 from monitor.people.errors import BadAnswer, BadFile
-from monitor.people.exchange.parsed import Parsed, Problem
-from monitor.people.exchange.questions import Question
+from monitor.people.exchange.parsed_answers import Parsed, Problem
+from monitor.people.exchange.question_records import Question
 
 FROM, TO = "class", "image"
 _WORDS = {Word.CANNOT_TELL: "cannot tell", Word.BAD_IMAGE: "bad image"}

@@ -45,6 +45,8 @@ ALERTS = (
     "EmbeddersNotStarting",
     "RestartStorm",
     "DiskNearlyFull",
+    "Outage",
+    "ImagesUnaccounted",
 )
 
 

@@ -1,0 +1,372 @@
+"""From the feed to embedded batches: list, plan, hand out, and deal with what fails there."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+
+from actors.batches_in_flight import BatchesInFlight, BatchInFlight, PendingBatches, Stage
+from actors.event_messages import Listener, MonitorMessage
+from actors.failing_alike import ALIKE, BatchesFailAlike, FailureLog
+from actors.poison_batches import LossRecord, record_attempt, record_survival
+from actors.worker_pool import Done, WorkerPool
+from monitor.config import Config
+from monitor.errors import OUTAGES, Kind, kind_of
+from monitor.feed.batch_plan import PlannedBatch
+from monitor.feed.errors import (
+    FeedError,
+    FileChanged,
+    FileGone,
+    SourceError,
+    SourceMissing,
+    SourceUnavailable,
+)
+from monitor.feed.feed_storage import FeedFile, Source
+from monitor.feed.new_files import FeedWatch, Sight
+from monitor.jobs.from_config import columns_of
+from monitor.novelty.fingerprint import Fingerprint
+from monitor.outages import Outages
+from monitor.pipeline.file_intake import FileIntake, IntakeResult, set_file_aside
+from monitor.pipeline.worker_tasks import EmbedBatch
+from monitor.store import Store
+from monitor.store.faults import declare, fault_point
+from monitor.store.records import Count, Lease
+
+declare("coordinator.before_quarantine", "coordinator.after_quarantine")
+
+#: How long a turn waits for a listing that may be over at once.
+LISTING_WAIT_SECONDS = 0.005
+#: What failed for a reason that may be over is tried again after this time.
+RETRY_SECONDS = 1.0
+#: A file that stays away for so long while others are read is gone: uploads and mounts take less.
+ALONE_SECONDS = 600.0
+
+
+class BatchFeeder:
+    """Keeps embedders busy with the next batches of the ledger.
+
+    With ``once`` the feed is listed a single time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: Config,
+        workers: WorkerPool,
+        lease: Lease,
+        fingerprint: Fingerprint,
+        *,
+        once: bool,
+        listener: Listener,
+        outages: Outages | None = None,
+    ) -> None:
+        self._store, self._config, self._workers, self._lease = store, config, workers, lease
+        self._once = once
+        self._listener = listener
+        self._outages = outages or Outages()
+        self._logs = {stage: FailureLog(stage) for stage in ("embedding", "scoring")}
+        self._source = Source.at(config.feed.path)
+        self._intake = FileIntake(
+            store,
+            self._source,
+            columns_of(config),
+            rows=rows_per_batch(config, fingerprint),
+            lease=lease,
+        )
+        self.in_flight = BatchesInFlight()
+        self._pending = PendingBatches(store, self.in_flight)
+        self._watch = FeedWatch(self._source, seconds=config.run.poll_seconds)
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="listing")
+        self._listing: Future[Sight] | None = None
+        self._has_listed = False
+        self._may_have_new_files = False
+
+    @property
+    def unfinished(self) -> int:
+        """Files that somebody still seems to write."""
+        return self._intake.unfinished
+
+    def is_drained(self) -> bool:
+        """Whether everything that the one listing showed has been dealt with."""
+        if not self._has_listed or len(self.in_flight):
+            return False
+        if self._intake.plan(final=True).batches:
+            self._pending.read_again()
+        return not self._pending.has(1)
+
+    def close(self) -> None:
+        self._background.shutdown(wait=False, cancel_futures=True)
+
+    # -- the feed ---------------------------------------------------------------------------
+
+    def take_in(self) -> None:
+        """List the feed now and then, in the background; enter and plan what is new."""
+        if self._listing is None and self._watch.is_due and not (self._once and self._has_listed):
+            self._listing = self._background.submit(self._watch.look)
+            # A listing of a local folder is mostly over at once, and a turn is long beside it.
+            wait([self._listing], timeout=LISTING_WAIT_SECONDS)
+        if self._listing is not None and self._listing.done():
+            self._enter(self._listing)
+            self._listing = None
+        if self._may_have_new_files and not self._pending.has(self._window()):
+            found = self._intake.plan()
+            self._may_have_new_files = bool(found.batches or found.problems)
+            if found.outage is not None:
+                self._is_away(found.outage)
+            if found.batches:
+                self._pending.read_again()
+            for problem in found.problems:
+                self._say("file.quarantined", problem)
+
+    def _enter(self, listing: Future[Sight]) -> None:
+        try:
+            sight = listing.result()
+        except SourceUnavailable as error:
+            if isinstance(error, SourceMissing) and self._is_first_listing():
+                # Nothing was ever seen there: a mistake in feed.path, not an outage.
+                raise SourceError(str(error)) from error
+            self._is_away(error)
+            self._watch.postpone(self._outages.pause(Kind.FEED))
+            return
+        self._void(self._intake.register(sight.files, whole=sight.is_whole))
+        if not any(one.away_since is not None for one in self.in_flight):
+            self._is_back(Kind.FEED)
+        if sight.is_whole:
+            # The truth, also about what others did to the ledger and about unfinished files.
+            self._has_listed = self._may_have_new_files = True
+            self._pending.read_again()
+        elif sight.files:
+            self._may_have_new_files = True
+
+    def _void(self, found: IntakeResult) -> None:
+        """Say what a listing showed, and forget batches that are not what they were."""
+        for problem in found.problems:
+            self._say("file.changed", problem)
+        for file_id in found.moved:
+            self.in_flight.remove_file(file_id)
+            self._pending.remove_file(file_id)
+        if found.moved:
+            self._pending.read_again()
+        if found.outage is not None:
+            self._is_away(found.outage)
+        self._may_have_new_files = self._may_have_new_files or bool(found.new)
+
+    def _is_first_listing(self) -> bool:
+        if self._has_listed:
+            return False
+        with self._store.reading() as tx:
+            return not tx.files.count_by_state()
+
+    def _is_away(self, error: BaseException, kind: Kind | None = None) -> None:
+        """Something that we need does not answer; it is said once, and waited for."""
+        if self._outages.begin(error, kind):
+            self._say(f"{kind or kind_of(error)}.unavailable", f"waiting: {error}")
+
+    def _is_back(self, kind: Kind) -> None:
+        seconds = self._outages.end(kind)
+        if seconds is not None:
+            self._say(f"{kind}.back", f"the {kind} answers again after {seconds:.0f} s")
+
+    def _window(self) -> int:
+        """Batches under way at most: twice what embedders take, so that none ever waits."""
+        return 2 * self._workers.capacity("embedder") + 2
+
+    # -- embedding --------------------------------------------------------------------------
+
+    def hand_out(self) -> None:
+        free = self._window() - len(self.in_flight)
+        if free > 0 and self._has_listed:
+            self._fill(free)
+        for one in self.in_flight.at(Stage.WAITING):
+            if self._workers.room("embedder") < 1:
+                break
+            if time.monotonic() < one.not_before:
+                continue
+            if not self._may_start(one):
+                break
+            if one.batch.tries and not one.is_recorded:
+                record_attempt(self._store, self._lease, one.batch.id)
+                one.is_recorded = True
+            one.stage, one.began = Stage.EMBEDDING, time.monotonic()
+            self._workers.submit(EmbedBatch(one.batch.id, one.planned))
+
+    def _fill(self, free: int) -> None:
+        for batch, file in self._pending.take(free):
+            stat = FeedFile(file.path, file.size, file.mtime_ns, file.digest)
+            one = BatchInFlight(batch, PlannedBatch(stat, batch.first_row, batch.rows))
+            if batch.tries >= self._config.run.tries:
+                self._quarantine(one, "it was in work each time that the monitor died")
+            else:
+                self.in_flight.add(one)
+
+    def _may_start(self, one: BatchInFlight) -> bool:
+        """Suspects run alone, so that a death is not counted against others."""
+        running = self.in_flight.at(Stage.EMBEDDING)
+        return not running if one.is_suspect else not any(other.is_suspect for other in running)
+
+    def receive(self, one: BatchInFlight, done: Done) -> None:
+        """Take an embedded batch, or do what its error asks for (:data:`TREATMENT`)."""
+        now = time.monotonic()
+        if done.error is None:
+            _, one.features = done.result
+            one.stage = Stage.EMBEDDED
+            if one.is_recorded:
+                record_survival(self._store, self._lease, one.batch.id)
+                one.batch, one.is_recorded = replace(one.batch, tries=0), False
+            one.losses, one.failing_since, one.away_since = LossRecord(), None, None
+            self.passed("embedding")
+            self._is_back(Kind.DEVICE)
+            if not any(other.away_since is not None for other in self.in_flight):
+                self._is_back(Kind.FEED)
+            return
+        one.back_to(Stage.WAITING)
+        kind = kind_of(done.error)
+        if kind is Kind.FEED:
+            self._file_is_away(one, done.error, now)
+        elif isinstance(done.error, FileChanged):
+            self._register_again(one, done.error)
+        elif kind is Kind.FILE:
+            self._set_file_aside(one, done.error)
+        elif kind in (Kind.DEVICE, Kind.WORKER):
+            # Nothing is known about the batch. The worker pool has replaced a broken worker.
+            self._is_away(done.error, Kind.DEVICE)
+            one.not_before = now + self._outages.pause(Kind.DEVICE)
+        elif kind in OUTAGES:
+            raise done.error
+        elif done.died:
+            self._count_death(one, done.error)
+        else:
+            self.count_error(one, done.error, "embedding")
+
+    def passed(self, stage: str) -> None:
+        """A batch came through a stage: whatever fails there now is not everything."""
+        self._logs[stage].passed(at=time.monotonic())
+
+    def _file_is_away(self, one: BatchInFlight, error: BaseException, now: float) -> None:
+        """Wait for the storage; a file that alone stays away while others are read is gone."""
+        one.away_since = now if one.away_since is None else one.away_since
+        is_alone = self._logs["embedding"].has_passed_since(one.away_since)
+        if is_alone and now - one.away_since > ALONE_SECONDS:
+            self._set_file_aside(one, FileGone(str(error)))
+            return
+        self._is_away(error)
+        one.not_before = now + self._outages.pause(Kind.FEED)
+
+    def _register_again(self, one: BatchInFlight, error: BaseException) -> None:
+        """The file is not the one that was planned: what has not been read is planned again."""
+        try:
+            now = self._source.stat(one.planned.file.path)
+        except FeedError as problem:
+            one.not_before = time.monotonic() + RETRY_SECONDS
+            if kind_of(problem) is Kind.FEED:
+                self._is_away(problem)
+            else:
+                self._set_file_aside(one, problem)
+            return
+        found = self._intake.register([now], whole=False, again=True)
+        self._void(found)
+        if one.batch.file_id in found.moved or found.outage is not None:
+            return
+        self.count_error(one, error, "embedding")
+
+    def _count_death(self, one: BatchInFlight, error: BaseException) -> None:
+        """A worker died with this batch: the batch is set aside if chance cannot explain it."""
+        now = time.monotonic()
+        one.losses = one.losses.died(
+            at=now,
+            total=sum(self._workers.restarts().values()),
+            alone=now - one.began if one.is_suspect else None,
+        )
+        if one.losses.is_poison(self._config.run.tries):
+            number = one.losses.losses
+            self._narrow(one, f"{number} workers died of it, at last with: {error}")
+
+    def count_error(self, one: BatchInFlight, error: BaseException, stage: str) -> None:
+        """This batch has raised one more error at a stage; after too many it is narrowed down.
+
+        Raises BatchesFailAlike where the fault is in what batches share.
+        """
+        now = time.monotonic()
+        one.failing_since = now if one.failing_since is None else one.failing_since
+        one.losses = one.losses.failed()
+        if not one.losses.is_poison(self._config.run.tries):
+            return
+        log = self._logs[stage]
+        alike = log.failed(one.root, error, at=now)
+        if alike >= ALIKE:
+            raise BatchesFailAlike(
+                f"{alike} different batches fail alike at {stage} and none passes: {error}; "
+                "nothing was set aside: look for what they share (driver, library, weights, "
+                "memory), then start the monitor again"
+            ) from error
+        others = any(other.root != one.root and not other.losses.errors for other in self.in_flight)
+        if others and not log.has_passed_since(one.failing_since):
+            # Not yet known whether others fare better: they are tried first.
+            one.not_before = now + RETRY_SECONDS
+            return
+        self._narrow(one, f"failed {one.losses.errors} times, at last with: {error}")
+
+    def _narrow(self, one: BatchInFlight, reason: str) -> None:
+        """Halve a batch, so that the rest of it passes; a single row is set aside."""
+        if one.planned.rows < 2:
+            self._quarantine(one, reason)
+            return
+        with self._store.transaction(self._lease) as tx:
+            halves = tx.batches.split(one.batch.id)
+        # One more loss is enough: that something is wrong with one of them is known.
+        losses = replace(
+            one.losses,
+            losses=max(one.losses.losses, self._config.run.tries) - 1,
+            errors=max(0, min(one.losses.errors, self._config.run.tries - 1)),
+        )
+        self.in_flight.replace(
+            one.batch.id,
+            [
+                BatchInFlight(
+                    half,
+                    replace(one.planned, first_row=half.first_row, rows=half.rows),
+                    losses=losses,
+                    failing_since=one.failing_since,
+                    root=one.root,
+                )
+                for half in halves
+            ],
+        )
+
+    def _quarantine(self, one: BatchInFlight, reason: str) -> None:
+        fault_point("coordinator.before_quarantine")
+        with self._store.transaction(self._lease) as tx:
+            tx.batches.quarantine(one.batch.id, reason)
+            place = {
+                "file": one.planned.file.path,
+                "first_row": one.planned.first_row,
+                "rows": one.planned.rows,
+            }
+            tx.events.append("batch.quarantined", {**place, "reason": reason})
+            tx.counters.add([Count("batches", "", "quarantined", 1)])
+        fault_point("coordinator.after_quarantine")
+        self.in_flight.remove(one.batch.id)
+        self._say(
+            "batch.quarantined",
+            f"{one.planned.file.path}, rows {one.planned.first_row} to "
+            f"{one.planned.end_row - 1}: set aside, {reason}",
+        )
+
+    def _set_file_aside(self, one: BatchInFlight, problem: BaseException) -> None:
+        assert isinstance(problem, FeedError)
+        with self._store.transaction(self._lease) as tx:
+            set_file_aside(tx, one.batch.file_id, one.planned.file.path, problem)
+        self.in_flight.remove_file(one.batch.file_id)
+        self._pending.remove_file(one.batch.file_id)
+        self._say("file.quarantined", str(problem))
+
+    def _say(self, kind: str, text: str) -> None:
+        self._listener(MonitorMessage(kind, text))
+
+
+def rows_per_batch(config: Config, fingerprint: Fingerprint) -> int:
+    """As configured, else by what computes: half a second's work of a core, or of a GPU."""
+    if config.feed.batch_rows is not None:
+        return config.feed.batch_rows
+    return 256 if fingerprint.precision == "float16" else 32

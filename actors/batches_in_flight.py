@@ -1,0 +1,156 @@
+"""Batches between the ledger and their commit: those under way, and those that come next."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from actors.poison_batches import LossRecord
+from monitor.feed.batch_plan import PlannedBatch
+from monitor.store import ScoredBatch, Store
+from monitor.store.records import Batch, File
+
+#: Batches that are read at once: enough that quick workers do not ask the ledger every time.
+READ_AHEAD = 512
+
+
+class Stage(Enum):
+    """How far a batch has come."""
+
+    WAITING = "waiting"
+    EMBEDDING = "embedding"
+    EMBEDDED = "embedded"
+    SCORING = "scoring"
+    SCORED = "scored"
+
+
+@dataclass(slots=True)
+class BatchInFlight:
+    """One batch between the ledger and its commit."""
+
+    batch: Batch
+    planned: PlannedBatch
+    stage: Stage = Stage.WAITING
+    features: Any = None
+    """The embedded batch, wherever it is."""
+    scored: ScoredBatch | None = None
+    losses: LossRecord = field(default_factory=LossRecord)
+    """What it did to the workers that had it."""
+    began: float = 0.0
+    """When it was last given to a worker."""
+    is_recorded: bool = False
+    """Whether the ledger knows that this run has begun to embed it."""
+    not_before: float = 0.0
+    """After an outage: when to try again."""
+    away_since: float | None = None
+    """Since when its file could not be reached."""
+    failing_since: float | None = None
+    """When it raised its first error."""
+    root: int = 0
+    """The batch that it was a part of before it was halved."""
+
+    def __post_init__(self) -> None:
+        self.root = self.root or self.batch.id
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may be what kills its workers, or whole runs; it is then tried alone."""
+        return self.losses.losses > 0 or self.batch.tries > 0
+
+    def back_to(self, stage: Stage) -> None:
+        """Do again what comes after this stage."""
+        self.stage = stage
+        self.scored = None
+        if stage is Stage.WAITING:
+            self.features = None
+
+
+class BatchesInFlight:
+    """The batches under way, in the order of the ledger. They leave at the front, in order."""
+
+    def __init__(self) -> None:
+        self._batches: dict[int, BatchInFlight] = {}
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[BatchInFlight]:
+        return iter(self._batches.values())
+
+    def add(self, one: BatchInFlight) -> None:
+        self._batches[one.batch.id] = one
+
+    def replace(self, batch_id: int, parts: Sequence[BatchInFlight]) -> None:
+        """Put the parts of a batch in its place, so that the order stays that of the ledger."""
+        before = list(self._batches.values())
+        after = [p for one in before for p in (parts if one.batch.id == batch_id else (one,))]
+        self._batches = {one.batch.id: one for one in after}
+
+    def get(self, batch_id: int) -> BatchInFlight | None:
+        return self._batches.get(batch_id)
+
+    def remove(self, batch_id: int) -> None:
+        self._batches.pop(batch_id, None)
+
+    def remove_file(self, file_id: int) -> None:
+        """Forget every batch of a file that was set aside."""
+        for one in [one for one in self if one.batch.file_id == file_id]:
+            self.remove(one.batch.id)
+
+    def at(self, stage: Stage) -> list[BatchInFlight]:
+        return [one for one in self if one.stage is stage]
+
+    def front(self, stage: Stage) -> Iterator[BatchInFlight]:
+        """Those at the front that have come so far, up to the first that has not."""
+        for one in self:
+            if one.stage is not stage:
+                return
+            yield one
+
+
+class PendingBatches:
+    """The batches that come next, with their files: the ledger, read some way ahead.
+
+    >>> import tempfile
+    >>> with Store.open(tempfile.mkdtemp()) as store:
+    ...     PendingBatches(store, BatchesInFlight()).take(3)
+    []
+    """
+
+    def __init__(self, store: Store, in_flight: BatchesInFlight) -> None:
+        self._store, self._in_flight = store, in_flight
+        self._ahead: deque[tuple[Batch, File]] = deque()
+        self._has_more = True
+
+    def read_again(self) -> None:
+        """The ledger may hold more than when it was last read."""
+        self._has_more = True
+
+    def has(self, count: int) -> bool:
+        """Whether so many batches wait."""
+        if len(self._ahead) < count and self._has_more:
+            self._read(count)
+        return len(self._ahead) >= count
+
+    def take(self, count: int) -> list[tuple[Batch, File]]:
+        """So many of the next batches, or as many as there are; the caller puts them in flight."""
+        self.has(count)
+        return [self._ahead.popleft() for _ in range(min(count, len(self._ahead)))]
+
+    def remove_file(self, file_id: int) -> None:
+        """Forget the batches of a file that was set aside."""
+        self._ahead = deque(pair for pair in self._ahead if pair[0].file_id != file_id)
+
+    def _read(self, count: int) -> None:
+        limit = max(count, READ_AHEAD) + len(self._in_flight)
+        known = {file.id: file for _, file in self._ahead}
+        with self._store.reading() as tx:
+            found = tx.batches.pending(limit)
+            batches = [batch for batch in found if self._in_flight.get(batch.id) is None]
+            missing = {batch.file_id for batch in batches} - set(known)
+            known |= {file.id: file for file in tx.files.get_many(missing)}
+        self._ahead = deque((batch, known[batch.file_id]) for batch in batches)
+        self._has_more = len(found) == limit

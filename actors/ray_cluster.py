@@ -1,0 +1,147 @@
+"""Which Ray: one of our own, or a cluster that is there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+# Before Ray is imported: it reads these once. Nothing leaves this machine unasked.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+# Ray would run its workers at the lowest priority but four; embedding is not background work.
+os.environ.setdefault("RAY_worker_niceness", "0")
+
+import ray
+from ray._private import state as ray_state
+from ray._private import worker as ray_worker
+
+from monitor.config import Config
+from monitor.errors import ConcladError
+from monitor.jobs.actor_placement import Node, Places, embedder_request, helper_request, places
+
+#: Features in flight are a few megabytes; the rest of the memory is the backbone's.
+OBJECT_STORE_BYTES = 512 << 20
+#: On a crowded machine Ray sometimes gives up on its own start after thirty seconds.
+LOCAL_TRIES = 3
+
+
+log = logging.getLogger(__name__)
+
+
+class ClusterUnavailable(ConcladError):
+    """No Ray could be started or reached."""
+
+
+class ResourcesMissing(ConcladError):
+    """The cluster does not have what the actors ask for."""
+
+
+def connect(address: str) -> None:
+    """Start a Ray on this machine ('local'), or join the cluster at an address."""
+    options: dict[str, Any] = {
+        "logging_level": logging.ERROR,
+        "log_to_driver": False,
+        "namespace": "conclad",
+    }
+    # Ray prints what befalls workers and nodes to stdout, in the middle of our results. What
+    # matters of it is among the monitor's own events; the rest is for whoever turns up the log.
+    ray_worker.print_to_stdstream = _note
+    if address == "local":
+        options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
+    tries = LOCAL_TRIES if address == "local" else 1
+    for left in reversed(range(tries)):
+        try:
+            ray.init(address=address, **options)
+            return
+        except Exception as error:  # Ray raises bare Exceptions of its own
+            ray.shutdown()
+            if left:
+                continue
+            text = " ".join(str(error).split())[:300]
+            raise ClusterUnavailable(
+                f"Ray at {address!r} cannot be used ({text}); check that the cluster runs and "
+                "that run.address or --address names it"
+            ) from error
+
+
+def _note(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    for line in data["lines"]:
+        log.info("%s", line)
+
+
+def living_nodes() -> tuple[Node, ...]:
+    """The nodes of the cluster that this process has joined, without those that are leaving it."""
+    found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    leaving = draining_nodes()
+    return tuple(
+        Node(node["Resources"], node.get("Labels", {}), node["NodeID"])
+        for node in found
+        if node["Alive"] and node["NodeID"] not in leaving
+    )
+
+
+def draining_nodes() -> frozenset[str]:
+    """Nodes that were told to end: an autoscaler or SIGTERM gives them half a minute.
+
+    Ray puts no new actors there; what it does not do is keep work from those that are there.
+    """
+    return frozenset(ray_state.state.get_draining_nodes())
+
+
+def node_of(actor: Any) -> str:
+    """The id of the node on which an actor runs; empty where Ray does not know it (yet)."""
+    found = ray_state.actors(actor._actor_id.hex())
+    return str(found.get("Address", {}).get("NodeID", ""))
+
+
+def wait_for_resources(
+    config: Config,
+    *,
+    say: Callable[[str], None] = lambda text: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Places:
+    """Wait until the cluster could hold one of each role; say what is missing if it cannot.
+
+    One embedder is enough to begin with: others start when their nodes come. Returns what the
+    embedders take of the cluster as it is then.
+    """
+    deadline = time.monotonic() + config.run.resources_seconds
+    said = ""
+    while True:
+        nodes = living_nodes()
+        chosen = places(config, nodes)
+        problem = what_is_missing(config, chosen, nodes)
+        if not problem:
+            return chosen
+        if config.run.address == "local" or time.monotonic() > deadline:
+            raise ResourcesMissing(problem)
+        if problem != said:
+            say(f"waiting for nodes: {problem}")
+            said = problem
+        sleep(1.0)
+
+
+def what_is_missing(config: Config, chosen: Places, nodes: Sequence[Node]) -> str:
+    """A sentence about what no single node has; nothing if all can be placed."""
+    asks = (
+        (
+            "an embedder",
+            embedder_request(config, chosen),
+            "run.embedder_cpus, run.embedder_gpus, run.embedder_resources or run.embedder_labels",
+        ),
+        (
+            "a scorer, querier or updater",
+            helper_request(config),
+            "run.helper_resources or run.helper_labels",
+        ),
+    )
+    for who, ask, keys in asks:
+        if not ask.found_in(nodes):
+            return (
+                f"{who} asks for {ask}, which no node of this cluster has; mend {keys}, or add a "
+                "node"
+            )
+    return ""

@@ -1,0 +1,1 @@
+"""Backbones, their weights, the engines that run them, and the features they give."""

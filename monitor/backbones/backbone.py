@@ -1,0 +1,181 @@
+"""Backbones: a network, the recipe for its images, and a fingerprint of both."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from monitor.backbones.backbone_spec import PRETRAINED, RANDOM, BackboneSpec
+from monitor.backbones.errors import LayersUnavailable, UnknownBackbone, WeightsChanged
+from monitor.backbones.feature_cache import cache_root
+from monitor.backbones.tiny_network import SIZE, TinyNetwork
+from monitor.backbones.transform import Preprocessing
+from monitor.backbones.weights import fit_weights, read_weights, sha256_of_state
+from monitor.images.decode import Decoding
+from monitor.novelty.fingerprint import Fingerprint
+
+_STAGES = 3
+"""Stages that `multi` adds: the earlier ones see edges and colours, not things."""
+
+_ARCHITECTURES = {
+    "embedded": "tf_efficientnet_lite0",
+    "dino-vits16": "vit_small_patch16_224.dino",
+    # SwAV trained torchvision's network, whose recipe (bilinear, 0.875) goes with this tag.
+    "swav-resnet50": "resnet50.tv_in1k",
+}
+
+NAMED = (*_ARCHITECTURES, "tiny")
+"""The choices that are ours; every other name is timm's."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Backbone:
+    """A loaded network in float32 on the CPU, ready to be taken over by an engine.
+
+    >>> backbone = load_backbone(BackboneSpec("tiny"))
+    >>> backbone.dimension, backbone.preprocessing.size
+    (64, 32)
+    """
+
+    spec: BackboneSpec
+    network: nn.Module
+    """Takes normalised images (n × 3 × size × size), gives features (n × dimension)."""
+    preprocessing: Preprocessing
+    blocks: tuple[int, ...]
+    """Widths of the parts a feature consists of: one for `pooled`, one a stage for `multi`. The
+    parts are raw and of different scales, so whoever combines them may weigh them."""
+    weights: str
+    """SHA-256 over the tensors, the same for the same weights in any file format."""
+
+    @property
+    def dimension(self) -> int:
+        return sum(self.blocks)
+
+    def fingerprint(self, precision: str, decoding: Decoding | None = None) -> Fingerprint:
+        """Everything that changes a feature; see Fingerprint."""
+        decoding = decoding or Decoding()
+        recipe = json.loads(self.preprocessing.to_json())
+        # How many pixels are too many decides which images are refused, not what they become.
+        settings = {k: v for k, v in asdict(decoding).items() if k != "max_pixels"}
+        return Fingerprint(
+            backbone=self.spec.label,
+            weights=self.weights,
+            preprocessing=json.dumps(
+                recipe | {"decoding": settings}, sort_keys=True, separators=(",", ":")
+            ),
+            dimension=self.dimension,
+            precision=precision,
+        )
+
+
+class _MultiStage(nn.Module):
+    """The means of the last stages, then the pooled feature, side by side."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+
+    def parts(self, images: Tensor) -> list[Tensor]:
+        final, maps = self.network.forward_intermediates(images, output_fmt="NCHW")
+        # Transformers show every block; take as many, spread evenly up to the last.
+        step = max(1, len(maps) // (_STAGES + 1)) if len(maps) > 2 * _STAGES else 1
+        last = maps[::-1][::step][:_STAGES][::-1]
+        pooled = self.network.forward_head(final, pre_logits=True)
+        return [*(stage.mean((2, 3)) for stage in last), pooled]
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.cat(self.parts(images), dim=1)
+
+
+def load_backbone(spec: BackboneSpec, *, cache: Path | None = None) -> Backbone:
+    """Build a network and load its weights, or say in one sentence what stands in the way.
+
+    ``cache`` is where converted and downloaded weights are kept; see `cache_root`.
+    """
+    network, preprocessing = _tiny() if spec.name == "tiny" else _from_timm(spec, cache_root(cache))
+    network.eval().requires_grad_(False)
+    weights = sha256_of_state(network.state_dict())
+    if spec.sha256 is not None and weights != spec.sha256:
+        raise WeightsChanged(
+            f"backbone {str(spec)!r}: its weights have the hash {weights}, but {spec.sha256} was "
+            "asked for; give the right file, or remove the hash if the change is meant"
+        )
+    whole = _multi(network, spec) if spec.layers == "multi" else network
+    return Backbone(spec, whole, preprocessing, _widths(whole, preprocessing.size), weights)
+
+
+def nearest_names(name: str) -> list[str]:
+    """Names that somebody who typed this one may have meant."""
+    import timm
+
+    return difflib.get_close_matches(name, [*NAMED, *timm.list_models()], n=3, cutoff=0.5)
+
+
+def _tiny() -> tuple[nn.Module, Preprocessing]:
+    half = (0.5, 0.5, 0.5)
+    return TinyNetwork(), Preprocessing(SIZE, SIZE, "bilinear", mean=half, std=half)
+
+
+def _from_timm(spec: BackboneSpec, cache: Path) -> tuple[nn.Module, Preprocessing]:
+    # Here rather than above: timm takes longer to import than torch itself, and what goes on
+    # without it (the tiny backbone, features computed elsewhere) should not wait for it.
+    import timm
+    from timm.data.config import resolve_model_data_config
+
+    from monitor.backbones import pretrained
+
+    architecture = _ARCHITECTURES.get(spec.name, spec.name)
+    if not architecture.startswith("hf-hub:") and not timm.is_model(architecture):
+        near = ", ".join(nearest_names(spec.name))
+        raise UnknownBackbone(
+            f"no backbone is called {spec.name!r}; "
+            + (f"near it are {near}" if near else f"ours are {', '.join(NAMED)}, the others timm's")
+        )
+    if spec.weights == RANDOM:
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(0)
+            network = _create(architecture)
+    elif spec.weights not in (None, PRETRAINED):
+        network = _create(architecture)
+        path = Path(str(spec.weights)).expanduser()
+        fit_weights(network, read_weights(path, cache), where=str(path))
+    elif spec.name == "embedded":
+        network = _create(architecture)
+        pretrained.load_embedded(network)
+    elif spec.name == "swav-resnet50":
+        network = _create(architecture)
+        file = pretrained.fetch_swav(cache)
+        fit_weights(network, read_weights(file, cache), where=str(file))
+    else:
+        network = pretrained.from_hub(spec.name, architecture)
+    config = resolve_model_data_config(network)  # type: ignore[no-untyped-call]
+    return network, Preprocessing.from_timm(config, name=spec.name)
+
+
+def _create(architecture: str) -> nn.Module:
+    import timm
+
+    network: nn.Module = timm.create_model(architecture, pretrained=False, num_classes=0)
+    return network
+
+
+def _multi(network: nn.Module, spec: BackboneSpec) -> nn.Module:
+    if not hasattr(network, "forward_intermediates") or not hasattr(network, "forward_head"):
+        raise LayersUnavailable(
+            f"backbone {spec.name!r}: its stages cannot be had; use it without '+multi'"
+        )
+    return _MultiStage(network)
+
+
+def _widths(network: nn.Module, size: int) -> tuple[int, ...]:
+    """Measured with one blank image, because names of attributes differ from model to model."""
+    blank = torch.zeros(1, 3, size, size)
+    with torch.inference_mode():
+        parts = network.parts(blank) if isinstance(network, _MultiStage) else [network(blank)]
+    return tuple(int(part.shape[1]) for part in parts)

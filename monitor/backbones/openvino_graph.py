@@ -1,0 +1,101 @@
+"""A backbone as an OpenVINO graph, translated once and kept in the cache.
+
+Translating a network takes several seconds, reading the result back a tenth of one; every process
+that embeds would pay it anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+
+from monitor.backbones.backbone import Backbone
+from monitor.backbones.feature_cache import cache_root
+
+# The translator reports each use to its makers over the network. A monitor must not; without
+# this module it falls back to a stub of its own that keeps silent.
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+
+import openvino as ov  # noqa: E402
+
+_HINTS = {"float32": "f32", "bfloat16": "bf16"}
+
+
+def compiled(
+    backbone: Backbone, images: int, precision: str, threads: int, cache: Path | None
+) -> Any:
+    """Ready to run on so many cores, each by itself, for requests of so many images."""
+    options = {
+        "INFERENCE_PRECISION_HINT": _HINTS[precision],
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": threads,
+    }
+    return ov.Core().compile_model(_from_bytes(backbone, images, cache), "CPU", options)
+
+
+def _from_bytes(backbone: Backbone, images: int, cache: Path | None) -> Any:
+    """The model for RGB images as bytes; the normalisation is part of it."""
+    model = _network(backbone, cache_root(cache) / "openvino")
+    recipe = backbone.preprocessing
+    model.reshape([images, 3, recipe.size, recipe.size])
+    steps = ov.preprocess.PrePostProcessor(model)
+    steps.input().tensor().set_element_type(ov.Type.u8).set_layout(ov.Layout("NHWC"))
+    steps.input().model().set_layout(ov.Layout("NCHW"))
+    prepare = steps.input().preprocess().convert_element_type(ov.Type.f32)
+    prepare.mean([255 * value for value in recipe.mean])
+    prepare.scale([255 * value for value in recipe.std])
+    return steps.build()
+
+
+def _network(backbone: Backbone, folder: Path) -> Any:
+    kept = folder / _key(backbone)
+    if kept.is_dir():
+        return ov.Core().read_model(kept / "graph.xml", kept / "graph.bin")
+    size = backbone.preprocessing.size
+    with warnings.catch_warnings():
+        # Tracing warns of every shape that becomes a constant; here they all are constant.
+        warnings.simplefilter("ignore")
+        model = ov.convert_model(
+            backbone.network, example_input=torch.zeros(2, 3, size, size), input=[-1, 3, size, size]
+        )
+    _keep(model, kept)
+    return model
+
+
+def _keep(model: Any, folder: Path) -> None:
+    """Both files appear together or not at all; whoever comes second finds them there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".part-") as part:
+        whole = Path(part) / "whole"
+        whole.mkdir()
+        # Half precision would be OpenVINO's default here, and other features.
+        ov.save_model(model, whole / "graph.xml", compress_to_fp16=False)
+        for file in whole.iterdir():
+            with open(file, "rb") as written:
+                os.fsync(written.fileno())
+        with suppress(OSError):
+            whole.rename(folder)
+
+
+def _key(backbone: Backbone) -> str:
+    """Whatever could change the graph: the network, its weights, and who translates."""
+    facts = [
+        backbone.spec.label,
+        backbone.weights,
+        backbone.blocks,
+        backbone.preprocessing.size,
+        timm.__version__,
+        torch.__version__,
+        ov.get_version(),
+    ]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

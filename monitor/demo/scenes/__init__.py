@@ -1,0 +1,1 @@
+"""The landscape painter of the demo: procedural overhead scenes."""

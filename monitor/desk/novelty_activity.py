@@ -1,0 +1,121 @@
+"""How much was novel, when and where: read from the verdicts, remembered file by file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+import pyarrow.compute as pc
+
+from monitor.store.atomic_files import Folder
+from monitor.store.output_files import NOVEL, read_table
+from monitor.store.store import Store
+
+FILES = 400
+"""Latest files of verdicts that one look takes in; compaction makes them cover weeks."""
+
+POINTS = 48
+"""Across a plot as wide as a phone, more could not be told apart."""
+
+SOURCES = 12
+"""Plots on the page; those with the most images of late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Images of one source within one stretch of time."""
+
+    at: datetime
+    known: int
+    novel: int
+
+    @property
+    def share(self) -> float:
+        return self.novel / max(1, self.known + self.novel)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    source: str
+    points: tuple[Point, ...]
+
+    @property
+    def images(self) -> int:
+        return sum(point.known + point.novel for point in self.points)
+
+    @property
+    def novel(self) -> int:
+        return sum(point.novel for point in self.points)
+
+
+def novelty_over_time(store: Store) -> list[Series]:
+    """The latest verdicts by source, in stretches of equal length."""
+    with store.reading() as tx:
+        outputs = tx.outputs.of_kind("verdicts")[-FILES:]
+    minutes: dict[str, dict[int, tuple[int, int]]] = {}
+    for output in outputs:
+        for (source, minute), (known, novel) in _counts(_File(store.folder, output.name)).items():
+            of_source = minutes.setdefault(source, {})
+            before = of_source.get(minute, (0, 0))
+            of_source[minute] = (before[0] + known, before[1] + novel)
+    found = [Series(source, _points(counts)) for source, counts in minutes.items()]
+    latest = sorted(found, key=lambda series: (-series.images, series.source))[:SOURCES]
+    return sorted(latest, key=lambda series: series.source)
+
+
+def _points(counts: Mapping[int, tuple[int, int]]) -> tuple[Point, ...]:
+    first, last = min(counts), max(counts)
+    width = max(1, -(-(last - first + 1) // POINTS))
+    sums: dict[int, tuple[int, int]] = {}
+    for minute, (known, novel) in counts.items():
+        place = (minute - first) // width
+        before = sums.get(place, (0, 0))
+        sums[place] = (before[0] + known, before[1] + novel)
+    start = datetime(1970, 1, 1, tzinfo=UTC)
+    return tuple(
+        Point(start + timedelta(minutes=first + place * width), *sums[place])
+        for place in sorted(sums)
+    )
+
+
+class _File:
+    """A file of verdicts; its name says all, because it is never written twice."""
+
+    def __init__(self, folder: Folder, name: str) -> None:
+        self.folder, self.name = folder, name
+        self._key = (str(folder), name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _File) and other._key == self._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@lru_cache(maxsize=4 * FILES)
+def _counts(file: _File) -> dict[tuple[str, int], tuple[int, int]]:
+    """Known and novel images by source and minute; images without a time are left out."""
+    try:
+        table = read_table(file.folder, file.name, ["source_id", "captured_at", "verdict"])
+    except FileNotFoundError:  # merged into another one since it was listed
+        return {}
+    timed = table.filter(pc.is_valid(table.column("captured_at")))
+    minutes = pc.divide(timed.column("captured_at").cast("int64"), 60_000_000)
+    grouped = (
+        timed.append_column("minute", minutes)
+        .group_by(["source_id", "minute", "verdict"])
+        .aggregate([([], "count_all")])
+        .to_pylist()
+    )
+    counts: dict[tuple[str, int], tuple[int, int]] = {}
+    for row in grouped:
+        key = (row["source_id"], row["minute"])
+        known, novel = counts.get(key, (0, 0))
+        if row["verdict"] == NOVEL:
+            novel += row["count_all"]
+        else:
+            known += row["count_all"]
+        counts[key] = (known, novel)
+    return counts

@@ -1,0 +1,120 @@
+"""What came of the questions: what the monitor is doing with the answers, and what it learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select
+
+from monitor.store.exemplars import exemplars_of
+from monitor.store.records import Pool
+from monitor.store.states import PoolState
+from monitor.store.store import Transaction
+from monitor.store.tables import pools
+
+ALIVE = timedelta(seconds=60)
+"""The monitor writes a sign of life every five seconds; a crowded machine may miss a few."""
+
+LATELY = timedelta(days=14)
+"""How long what was learnt counts as news."""
+
+PICTURES = 6
+EVENTS = 500
+"""Latest discoveries that are looked through: more than anybody made in two weeks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """One class that a round of questions brought."""
+
+    class_id: str
+    name: str
+    human: int
+    pseudo: int
+    pictures: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        return f"{self.name}: {self.human} by people, {self.pseudo} by itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of asking about one pool."""
+
+    pool: int
+    at: datetime
+    asked: int
+    learnt: tuple[Learnt, ...]
+    words: str
+
+
+def monitor_seen(tx: Transaction) -> datetime | None:
+    """When the monitor last gave a sign of life; None if it never ran or has stopped."""
+    note: Mapping[str, Any] = tx.notes.get("monitor", "coordinator", {}) or {}
+    seen = note.get("seen_at")
+    return datetime.fromisoformat(seen) if seen else None
+
+
+def is_alive(tx: Transaction) -> bool:
+    seen = monitor_seen(tx)
+    return seen is not None and tx.now - seen < ALIVE
+
+
+def in_progress(tx: Transaction) -> str | None:
+    """What the monitor does with answers that it has; None if it has none to work on."""
+    waiting = tx.pools.in_state(PoolState.WAITING)
+    due = [pool for pool in waiting if not tx.queries.count_open(pool.id)]
+    if not due and not tx.pools.in_state(PoolState.ASKING, limit=1):
+        return None
+    if not is_alive(tx):
+        return "Your answers are kept. The monitor is not running; it uses them when it is back."
+    return "Thank you. The monitor is working out what the answers mean; this takes a minute or so."
+
+
+def latest_outcomes(tx: Transaction, limit: int = 5) -> list[Outcome]:
+    """What came of the latest pools that people were asked about, the newest first."""
+    ended = (PoolState.RESOLVED, PoolState.UNRESOLVED, PoolState.HELD)
+    rows = tx.connection.execute(
+        select(pools)
+        .where(pools.c.state.in_(ended), pools.c.asked > 0)
+        .order_by(pools.c.finished_at.desc(), pools.c.id.desc())
+        .limit(limit)
+    ).mappings()
+    found = [Pool(**dict(row)) for row in rows]
+    brought = _discovered(tx) if found else {}
+    outcomes = [_outcome(tx, pool, brought.get(pool.id, ())) for pool in found]
+    return [one for one in outcomes if tx.now - one.at < LATELY]
+
+
+def _discovered(tx: Transaction) -> dict[int, tuple[Learnt, ...]]:
+    """The classes of each pool, as they are called now; those taken back since are left out."""
+    by_pool: dict[int, dict[str, Learnt]] = {}
+    for event in tx.events.latest(kinds=("class.discovered",), limit=EVENTS):
+        said = event.payload
+        row = tx.classes.resolve(said["class_id"])
+        if row.living and said.get("pool") is not None:
+            shown = [one.thumbnail for one in exemplars_of(tx, row.id)]
+            learnt = Learnt(
+                row.id, row.name, said["human"], said["pseudo"], tuple(shown[:PICTURES])
+            )
+            by_pool.setdefault(said["pool"], {}).setdefault(row.id, learnt)
+    return {pool: tuple(found.values()) for pool, found in by_pool.items()}
+
+
+def _outcome(tx: Transaction, pool: Pool, learnt: tuple[Learnt, ...]) -> Outcome:
+    at = pool.finished_at or pool.closed_at or pool.opened_at
+    if pool.state is PoolState.HELD:
+        words = (
+            "What it learnt waits for an admin, who may use it or refuse it on the history page."
+        )
+    elif pool.state is PoolState.UNRESOLVED:
+        words = f"Nothing came of it: {pool.reason or 'it was left'}."
+    elif learnt:
+        words = f"Learnt {'; '.join(one.words for one in learnt)}."
+    else:
+        words = "Nothing new: what looked unusual is known."
+    return Outcome(pool.id, at, pool.asked, learnt, words)

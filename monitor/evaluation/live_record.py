@@ -1,0 +1,214 @@
+"""One feed, played to the monitor: what an operator would have felt, as one record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from monitor.evaluation.labelled_features import LabelledFeatures
+from monitor.evaluation.live_feed import Feed, Pool
+from monitor.evaluation.live_monitor import LiveMonitor, Steps, Taken
+from monitor.evaluation.live_naive import live_alarms
+from monitor.evaluation.live_plan import LivePlan
+from monitor.evaluation.plan_cell import auroc
+from monitor.novelty.detector import Detector
+from monitor.novelty.settled_verdicts import NEW
+from monitor.novelty.trigger.decision import MONTH
+from monitor.novelty.trigger.pool_novelty import measure_novelty
+from monitor.novelty.trigger.settings import TriggerSettings
+
+Record = dict[str, Any]
+
+# A pool takes a day.
+_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCell:
+    """What is computed at once: one feed.
+
+    >>> LiveCell("eurosat", "embedded", 0.05, 3).key
+    'eurosat/embedded/share-0.05/seed-3'
+    """
+
+    dataset: str
+    backbone: str
+    share: float
+    seed: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.dataset}/{self.backbone}/share-{self.share:g}/seed-{self.seed}"
+
+
+def run_live_cell(cell: LiveCell, plan: LivePlan, data: LabelledFeatures, steps: Steps) -> Record:
+    """Fit a detector, play the feed to it, and write down what came of it."""
+    began = time.perf_counter()
+    feed = Feed.of(data, plan, cell.seed, cell.share)
+    features = feed.features[feed.labelled]
+    detector = Detector.fit(features, feed.names, seed=cell.seed)
+    settings = TriggerSettings(
+        false_rounds_per_month=plan.false_rounds, trickle_per_week=plan.trickle
+    )
+    monitor = LiveMonitor(detector, steps, settings, cell.seed)
+    level = plan.false_rounds * _DAY / MONTH
+    rng = np.random.default_rng([cell.seed, 2])
+    watched = _Watched(feed.new)
+    naive = _Naive(live_alarms(detector, features, feed.names, level, rng))
+    for day, pool in enumerate(feed.pools()):
+        number = day - plan.clean + 1
+        taken = monitor.take(pool, day * _DAY)
+        if number == 1:
+            watched.judge(pool, taken)
+        watched.count(pool, taken, number)
+        naive.hear(pool, number)
+    return {
+        "dataset": cell.dataset,
+        "backbone": cell.backbone,
+        "seed": cell.seed,
+        "share": cell.share,
+        "labelled": plan.labelled,
+        "pool_size": plan.pool,
+        "known": plan.known,
+        "sources": plan.sources,
+        **watched.record(cell.share),
+        "naive": naive.record(),
+        "naive_level": level,
+        "known_classes": list(feed.known),
+        "new_classes": list(feed.new) if cell.share else [],
+        "reused": feed.reused,
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+
+
+class _Watched:
+    """Counts what an operator feels: when news was noticed, what was asked, what verdicts say."""
+
+    def __init__(self, new: Collection[str]) -> None:
+        self._new = frozenset(new)
+        self._learnt: set[str] = set()
+        self._noticed: int | None = None
+        self._noticed_by: str | None = None
+        self._counts = dict.fromkeys(
+            (
+                "questions",
+                "trickle_questions",
+                "questions_until_noticed",
+                "clean_pools",
+                "needless_rounds",
+                "clean_probes",
+                "learnt_pools",
+                "needless_learnt",
+            ),
+            0,
+        )
+        self._verdicts: dict[str, float | None] = {
+            f"{what}_{when}": None
+            for when in ("immediate", "closed", "settled")
+            for what in ("auroc", "recall", "false")
+        }
+        self._verdicts |= {"right_settled": None, "right_new_settled": None}
+        self._after: list[tuple[bool, bool]] = []
+        self._fitted: list[bool] = []
+
+    def judge(self, pool: Pool, taken: Taken) -> None:
+        """Verdicts on the first pool that holds new images, before anybody has named one."""
+        new = np.isin(pool.labels, list(self._new))
+        self._verdicts |= _judged("immediate", taken.verdicts.score, taken.verdicts.novel, new)
+        closed = measure_novelty(taken.detector, pool.features, pool.sources.tolist())
+        self._verdicts |= _judged("closed", closed.score, closed.novel, new)
+
+    def count(self, pool: Pool, taken: Taken, number: int) -> None:
+        counts = self._counts
+        counts["questions"] += taken.questions
+        counts["trickle_questions"] += taken.trickle_questions
+        if pool.clean:
+            counts["clean_pools"] += 1
+            counts["needless_rounds"] += taken.kind == "round"
+            counts["clean_probes"] += taken.kind == "probe"
+            return
+        if self._noticed is None:
+            counts["questions_until_noticed"] += taken.questions
+        names = np.array([c.name for c in taken.detector.classes])
+        if np.isin(pool.labels, names).all():
+            # What was new has been learnt: another round about it would be needless too.
+            counts["learnt_pools"] += 1
+            counts["needless_learnt"] += taken.kind == "round"
+        if self._learnt:
+            fitted = ~np.isin(pool.labels, list(self._new))
+            self._fitted += taken.verdicts.novel[fitted].tolist()
+        rows = np.isin(pool.labels, list(self._learnt))
+        right = names[taken.verdicts.nearest[rows]] == pool.labels[rows]
+        self._after += zip(taken.verdicts.novel[rows].tolist(), right.tolist(), strict=True)
+        if not taken.discovered:
+            return
+        self._learnt.update(taken.discovered)
+        if self._noticed is None:
+            self._noticed, self._noticed_by = number, taken.kind
+            new = np.isin(pool.labels, list(self._new))
+            verdict = np.array(taken.settled.verdicts)
+            self._verdicts |= _judged("settled", taken.settled.probability, verdict == NEW, new)
+            self._verdicts |= _right(pool, taken, new)
+
+    def record(self, share: float) -> Record:
+        after = np.array(self._after, dtype=float).reshape(-1, 2)
+        novel, right = after.mean(axis=0).tolist() if len(after) else (None, None)
+        return {
+            "noticed_in": self._noticed,
+            "noticed_by": self._noticed_by,
+            "present": len(self._new) if share else 0,
+            "found": len(self._learnt & self._new),
+            **self._counts,
+            **self._verdicts,
+            "novel_after": novel,
+            "novel_fitted_after": float(np.mean(self._fitted)) if self._fitted else None,
+            "right_after": right,
+        }
+
+
+def _judged(
+    when: str, score: NDArray[Any], novel: NDArray[np.bool_], new: NDArray[np.bool_]
+) -> dict[str, float | None]:
+    return {
+        f"auroc_{when}": auroc(score[new], score[~new]) if new.any() else None,
+        f"recall_{when}": float(novel[new].mean()) if new.any() else None,
+        f"false_{when}": float(novel[~new].mean()),
+    }
+
+
+def _right(pool: Pool, taken: Taken, new: NDArray[np.bool_]) -> dict[str, float | None]:
+    """How often a settled verdict names the right class, of all images and of the new ones."""
+    names = {c.id: c.name for c in taken.detector.classes}
+    said = np.array([names.get(c or "", c or "") for c in taken.settled.classes])
+    right = said == pool.labels
+    return {
+        "right_settled": float(right.mean()),
+        "right_new_settled": float(right[new].mean()) if new.any() else None,
+    }
+
+
+class _Naive:
+    """When the alternatives would have noticed, and how often they alarm on clean pools."""
+
+    def __init__(self, alarms: Any) -> None:
+        self._alarms = alarms
+        self._noticed: dict[str, int | None] = dict.fromkeys(alarms)
+        self._false = dict.fromkeys(alarms, 0)
+
+    def hear(self, pool: Pool, number: int) -> None:
+        for name, alarm in self._alarms.items():
+            if pool.clean:
+                self._false[name] += alarm(pool.features)
+            elif self._noticed[name] is None and alarm(pool.features):
+                self._noticed[name] = number
+
+    def record(self) -> Record:
+        return {
+            name: {"noticed_in": self._noticed[name], "false_alarms": self._false[name]}
+            for name in self._alarms
+        }

@@ -1,0 +1,234 @@
+"""Where a feed lives, and what is in it: listing over any filesystem that pyarrow knows.
+
+A listing is path, size and time of each file and opens none of them. What is new is decided by
+comparing paths with what is already known, never by a time, so a file that arrives late with an
+old time is as new as any other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from operator import attrgetter
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from monitor.feed.errors import (
+    FeedError,
+    FileGone,
+    SourceError,
+    SourceMissing,
+    SourceUnavailable,
+)
+
+SUFFIXES = (".parquet", ".pq")
+"""Files of other names in a feed's folders are not ours: notes, checksums, uploads in progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFile:
+    """One file as a listing shows it.
+
+    A listing compares path, size and time. A file whose time alone has changed may be the same
+    all the same: the hash of its footer says so (:func:`monitor.feed.parquet_footer.same_file`).
+
+    >>> FeedFile("cam-7/0003.parquet", 1024, 1_700_000_000_000_000_000).path
+    'cam-7/0003.parquet'
+    """
+
+    path: str
+    """Relative to the source's root, with forward slashes."""
+    size: int
+    modified_ns: int | None
+    """Nanoseconds since 1970; None where the filesystem keeps no times."""
+    digest: str | None = field(default=None, compare=False, repr=False)
+    """Hash of the footer, once somebody has read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A folder or bucket of Parquet files; small, immutable, and fit to be sent to an actor.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Source.at(folder).list()
+    ()
+    """
+
+    location: str
+    """As a person would name it in a message; without credentials or query."""
+    filesystem: fs.FileSystem
+    root: str
+
+    @classmethod
+    def at(cls, location: str | os.PathLike[str]) -> Source:
+        """The source at a path or URI: `/data/feed`, `feed`, `file://…`, `s3://…`, `gs://…`.
+
+        An S3-compatible server is named in the URI, as in
+        `s3://bucket/feed?endpoint_override=localhost:9000&scheme=http`, or by AWS_ENDPOINT_URL.
+        """
+        text = os.fspath(location)
+        if not text:
+            raise SourceError("the feed has no location; set feed.path in ray_config.yaml")
+        if "://" not in text:
+            return cls(text, fs.LocalFileSystem(), str(Path(text).expanduser().absolute()))
+        shown = without_secrets(text)
+        try:
+            filesystem, root = fs.FileSystem.from_uri(text)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise SourceError(
+                f"{shown}: cannot be opened as a feed ({one_line(error)}); feed.path takes a "
+                "local path or a file://, s3:// or gs:// address"
+            ) from error
+        return cls(shown, filesystem, root.rstrip("/"))
+
+    def list(self, suffixes: tuple[str, ...] = SUFFIXES) -> tuple[FeedFile, ...]:
+        """Every file of the feed, sorted by path.
+
+        Ignores names that start with `_` or `.` at any level below the root, as all tools that
+        write Parquet folders expect.
+        """
+        with storage_errors(self.location):
+            kind = self.filesystem.get_file_info(self.root).type
+            if kind == fs.FileType.NotFound:
+                raise SourceMissing(
+                    f"{self.location}: no such folder; create or mount it, or correct feed.path "
+                    "in ray_config.yaml"
+                )
+            if kind == fs.FileType.File:
+                raise SourceError(
+                    f"{self.location}: is a file, where a feed is a folder; name the folder that "
+                    "holds it"
+                )
+            infos = self.filesystem.get_file_info(fs.FileSelector(self.root, recursive=True))
+        start = len(self.root) + 1 if self.root else 0
+        # An object store may list the folder itself as an empty object whose name ends in "/".
+        found = [
+            FeedFile(path, info.size or 0, info.mtime_ns)
+            for info in infos
+            if info.type == fs.FileType.File
+            and (path := info.path[start:]).lower().endswith(suffixes)
+            and not is_hidden(path)
+        ]
+        return tuple(sorted(found, key=attrgetter("path")))
+
+    def stat(self, path: str) -> FeedFile:
+        """One file as it is now."""
+        with storage_errors(self.where(path)):
+            info = self.filesystem.get_file_info(self.full(path))
+        if info.type != fs.FileType.File:
+            raise self._why_absent(path)
+        return FeedFile(path, info.size or 0, info.mtime_ns)
+
+    def open(self, path: str) -> pa.NativeFile:
+        """The file, ready for reads at any position."""
+        try:
+            with storage_errors(self.where(path)):
+                return self.filesystem.open_input_file(self.full(path))
+        except FileGone as error:
+            raise self._why_absent(path) from error
+
+    def _why_absent(self, path: str) -> FeedError:
+        """Whether a file is gone, or its folder is: an unmounted one is missing, or empty."""
+        folder = path.rpartition("/")[0]
+        with storage_errors(self.location):
+            place = self.full(folder) if folder else self.root
+            selector = fs.FileSelector(place, allow_not_found=True)
+            neighbours = [
+                info
+                for info in self.filesystem.get_file_info(selector)
+                if info.type == fs.FileType.File and info.base_name.lower().endswith(SUFFIXES)
+            ]
+        if neighbours:
+            return FileGone(f"{self.where(path)}: is no longer there; the feed's files must stay")
+        return SourceMissing(
+            f"{self.where(path)}: neither the file nor any other of its folder is there; is the "
+            "folder mounted?"
+        )
+
+    def full(self, path: str) -> str:
+        """The path as the filesystem wants it."""
+        return f"{self.root.rstrip('/')}/{path}" if self.root else path
+
+    def where(self, path: str) -> str:
+        """The file as a person would name it."""
+        return f"{self.location.rstrip('/')}/{path}" if self.location else path
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a listing holds that is not known yet, holds differently, or no longer holds."""
+
+    new: tuple[FeedFile, ...]
+    changed: tuple[FeedFile, ...]
+    gone: tuple[str, ...]
+
+
+def compare(listing: Iterable[FeedFile], known: Mapping[str, FeedFile]) -> Changes:
+    """Compare a listing with the files that are already known, by path, in the listing's order.
+
+    >>> a, b = FeedFile("a", 1, 1), FeedFile("b", 1, 1)
+    >>> compare([a, b], {"b": FeedFile("b", 2, 1), "c": FeedFile("c", 1, 1)})
+    Changes(new=(FeedFile(path='a', size=1, modified_ns=1),), \
+changed=(FeedFile(path='b', size=1, modified_ns=1),), gone=('c',))
+    """
+    new: list[FeedFile] = []
+    changed: list[FeedFile] = []
+    listed: set[str] = set()
+    for file in listing:
+        listed.add(file.path)
+        before = known.get(file.path)
+        if before is None:
+            new.append(file)
+        elif before != file:
+            changed.append(file)
+    gone = tuple(path for path in known if path not in listed)
+    return Changes(tuple(new), tuple(changed), gone)
+
+
+def by_arrival(files: Iterable[FeedFile]) -> tuple[FeedFile, ...]:
+    """In the order of their times, then of their paths, so that no source starves another."""
+    return tuple(sorted(files, key=lambda file: (file.modified_ns or 0, file.path)))
+
+
+def is_hidden(path: str) -> bool:
+    """Whether any part of a relative path starts with `_` or `.`.
+
+    >>> [is_hidden(path) for path in ("a/b.parquet", "a/_tmp/b.parquet", ".b.parquet")]
+    [False, True, True]
+    """
+    return path.startswith(("_", ".")) or "/_" in path or "/." in path
+
+
+def without_secrets(uri: str) -> str:
+    """A URI fit for messages and logs: neither user and password nor the query.
+
+    >>> without_secrets("s3://key:secret@bucket/feed?region=eu-west-1")
+    's3://bucket/feed'
+    """
+    parts = urlsplit(uri)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def one_line(error: BaseException) -> str:
+    """A library's message without line breaks, and short enough for a column of text."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+@contextmanager
+def storage_errors(where: str) -> Iterator[None]:
+    """Say in our words what a filesystem raised, so that callers can tell gone from unreachable."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileGone(f"{where}: is no longer there; the feed's files must stay") from error
+    except (OSError, pa.ArrowException) as error:
+        raise SourceUnavailable(
+            f"{where}: the storage did not answer ({one_line(error)}); check that it can be "
+            "reached and read with these credentials"
+        ) from error

@@ -1,0 +1,194 @@
+"""A labelled collection of images as features: embedded once, then taken from the cache."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from monitor.backbones.embed_images import embed_images
+from monitor.backbones.engine import Engine, Features
+from monitor.backbones.feature_cache import Chunk, FeatureCache, cache_root
+from monitor.feed.batch_plan import PlannedBatch, plan_batches
+from monitor.feed.batch_reader import BatchReader
+from monitor.feed.contract import Columns
+from monitor.feed.errors import SourceError
+from monitor.feed.feed_storage import Source, is_hidden
+from monitor.feed.file_arguments import find_files
+from monitor.feed.row_parsing import Row
+from monitor.images.reject_reasons import Reason, Rejected
+
+CHUNK = 512
+"""Images a cache file holds, and what an interruption can cost: some seconds on two cores."""
+
+Progress = Callable[[int, int], None]
+"""Called with the images done and the images there are."""
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One image of a collection, or the reason why it has none."""
+
+    image_id: str
+    label: str | None
+    where: str
+    """File and row, as a message would name it."""
+    image: bytes | Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedSample:
+    """An image that has no feature, and why."""
+
+    image_id: str
+    where: str
+    rejected: Rejected
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EmbeddedDataset:
+    """Features with their labels, in the order of the files and rows."""
+
+    features: Features
+    labels: tuple[str | None, ...]
+    image_ids: tuple[str, ...]
+    rejected: tuple[RejectedSample, ...]
+
+
+def embed_dataset(
+    files: Sequence[str | os.PathLike[str]],
+    engine: Engine,
+    *,
+    columns: Columns | None = None,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+    need_label: bool = True,
+    seen: Callable[[Sample], None] | None = None,
+) -> EmbeddedDataset:
+    """Embed Parquet files (paths, folders, patterns) or one folder of class folders.
+
+    A folder without Parquet files whose folders hold images is read as class folders: the class
+    is the folder's name. What was embedded before, with the same backbone, is taken from the
+    cache; see `cache_root` for where that is. ``seen`` is shown every sample that has a
+    feature, with its image, also when the feature came from the cache.
+    """
+    folder = _class_folder(files)
+    if folder is not None:
+        total, samples = _from_folders(folder)
+    else:
+        total, samples = _from_parquet(files, columns or Columns(), need_label)
+    store = FeatureCache(cache_root(cache), engine.fingerprint)
+    report = progress or (lambda done, total: None)
+    show = seen or (lambda sample: None)
+    parts: list[Features] = [np.empty((0, engine.fingerprint.dimension), np.float32)]
+    kept: list[Sample] = []
+    rejected: list[RejectedSample] = []
+    done = 0
+    report(0, total)
+    while some := list(islice(samples, CHUNK)):
+        chunk = _chunk(some, engine, store)
+        parts.append(chunk.features)
+        found = [some[position] for position in chunk.positions]
+        for sample in found:
+            show(sample)
+        # Without its image: a collection is larger than memory.
+        kept.extend(replace(sample, image=b"") for sample in found)
+        rejected.extend(
+            RejectedSample(some[position].image_id, some[position].where, why)
+            for position, why in sorted(chunk.rejected.items())
+        )
+        done += len(some)
+        report(done, total)
+    return EmbeddedDataset(
+        np.concatenate(parts),
+        tuple(sample.label for sample in kept),
+        tuple(sample.image_id for sample in kept),
+        tuple(rejected),
+    )
+
+
+def _chunk(some: list[Sample], engine: Engine, store: FeatureCache) -> Chunk:
+    """Features of the samples that have an image, from the cache or computed and put there."""
+    unread = {i: s.image for i, s in enumerate(some) if isinstance(s.image, Rejected)}
+    images = [(i, s.image) for i, s in enumerate(some) if isinstance(s.image, bytes)]
+    data = [image for _, image in images]
+    chunk = store.get(data)
+    if chunk is None:
+        chunk = _computed(data, engine)
+        store.put(data, chunk)
+    positions = np.array([i for i, _ in images], np.int64)
+    rejected = {int(positions[i]): why for i, why in chunk.rejected.items()}
+    return Chunk(positions[chunk.positions], chunk.features, unread | rejected)
+
+
+def _computed(images: list[bytes], engine: Engine) -> Chunk:
+    found = list(embed_images(enumerate(images), engine))
+    empty = np.empty((0, engine.fingerprint.dimension), np.float32)
+    return Chunk(
+        np.array([position for part in found for position in part.keys], np.int64),
+        np.concatenate([empty, *(part.features for part in found)]),
+        {position: why for part in found for position, why in part.rejected},
+    )
+
+
+def _from_parquet(
+    files: Sequence[str | os.PathLike[str]], columns: Columns, need_label: bool
+) -> tuple[int, Iterator[Sample]]:
+    source, found = find_files(files)
+    specs = [
+        spec
+        for file in found
+        for spec in plan_batches(source, file, columns, need_label=need_label)
+    ]
+    return sum(spec.rows for spec in specs), _rows(source, columns, specs)
+
+
+def _rows(source: Source, columns: Columns, specs: list[PlannedBatch]) -> Iterator[Sample]:
+    with BatchReader(source, columns) as reader:
+        for spec in specs:
+            for row in reader.iter_rows(spec):
+                where = f"{source.where(spec.file.path)}, row {row.row}"
+                if isinstance(row, Row):
+                    yield Sample(row.image_id, row.label, where, row.image)
+                else:
+                    reason = Rejected(row.reason, row.detail)
+                    yield Sample(row.image_id or "", None, where, reason)
+
+
+def _class_folder(files: Sequence[str | os.PathLike[str]]) -> Path | None:
+    """The folder that was named, if it is one of class folders and not of Parquet files."""
+    if len(files) != 1 or not os.path.isdir(files[0]):
+        return None
+    folder = Path(files[0])
+    return folder if next(_images(folder), None) is not None else None
+
+
+def _images(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.glob("*/**/*")):
+        name = path.relative_to(folder).as_posix()
+        if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file() and not is_hidden(name):
+            yield path
+
+
+def _from_folders(folder: Path) -> tuple[int, Iterator[Sample]]:
+    paths = list(_images(folder))
+
+    def read(path: Path) -> Sample:
+        name = path.relative_to(folder).as_posix()
+        try:
+            image: bytes | Rejected = path.read_bytes() or Rejected(
+                Reason.NO_IMAGE, "the file is empty"
+            )
+        except OSError as error:
+            image = Rejected(Reason.UNREADABLE, error.strerror or type(error).__name__)
+        return Sample(name, name.split("/", 1)[0], str(path), image)
+
+    if not paths:
+        raise SourceError(f"{folder}: no class folder with images in it; check the path")
+    return len(paths), (read(path) for path in paths)

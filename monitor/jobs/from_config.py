@@ -1,0 +1,111 @@
+"""From the configuration to the parts that a job works with, without loading a backbone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from monitor.config import Config
+from monitor.feed.contract import Columns
+from monitor.jobs.errors import GroupNeeded, NoDetector
+from monitor.novelty.detector import Detector
+from monitor.novelty.fingerprint import Fingerprint
+from monitor.novelty.presets import preset_settings
+from monitor.novelty.settings import MethodSettings
+from monitor.store import Store
+from monitor.store.database import DATABASE_FILE
+from monitor.store.records import Version
+from monitor.store.snapshots import load_snapshot
+from monitor.store.store import Clock
+
+if TYPE_CHECKING:
+    from monitor.backbones.engine import Engine
+    from monitor.images.decode import Decoding
+
+
+def columns_of(config: Config) -> Columns:
+    return Columns(**config.feed.columns.model_dump())
+
+
+def decoding_of(config: Config) -> Decoding:
+    # Here rather than above: readers of images take half a second to load, and a command that
+    # only opens the store needs none of them.
+    from monitor.images.bands import Bands
+    from monitor.images.decode import Decoding
+
+    bands = config.feed.bands
+    return Decoding(
+        max_pixels=config.feed.max_pixels,
+        bands=Bands(bands.mapping, bands.stretch, bands.unit) if bands.mapping else None,
+    )
+
+
+def settings_of(config: Config) -> MethodSettings:
+    return preset_settings(config.novelty.preset).replace(**config.novelty.settings)
+
+
+def open_engine_of(config: Config) -> Engine:
+    """Load the backbone and start what runs it; takes seconds and some hundred megabytes."""
+    # Here rather than above: torch and timm take seconds and half a gigabyte, and most of those
+    # who read a configuration never embed anything.
+    from monitor.backbones.backbone import load_backbone
+    from monitor.backbones.backbone_spec import BackboneSpec
+    from monitor.backbones.engine import open_engine
+
+    chosen = config.backbone
+    spec = BackboneSpec.parse(chosen.name, sha256=chosen.sha256)
+    if chosen.weights is not None:
+        spec = replace(spec, weights=chosen.weights)
+    return open_engine(
+        load_backbone(spec),
+        runtime=chosen.engine,
+        precision=chosen.precision,
+        threads=chosen.threads,
+        decoding=decoding_of(config),
+    )
+
+
+def load_detector(store: Store, version: Version, fingerprint: Fingerprint) -> Detector:
+    """The detector of a version, if it understands features of this fingerprint."""
+    return load_snapshot(
+        store.folder, version.snapshot, fingerprint=fingerprint, sha256=version.sha256
+    )
+
+
+def open_store(config: Config, clock: Clock | None = None) -> Store:
+    """The state, made if it is not there yet."""
+    _require_group(config)
+    if config.state.url is not None:
+        return Store.open(config.state.url, files=config.state.dir, clock=clock)
+    return Store.open(Path(config.state.dir).expanduser(), clock=clock)
+
+
+def open_existing_store(config: Config, clock: Clock | None = None) -> Store:
+    """The state, for those who only read it: a misspelt folder is not created."""
+    folder = Path(config.state.dir).expanduser()
+    _require_group(config)
+    if config.state.url is None and not (folder / DATABASE_FILE).exists():
+        raise NoDetector(
+            f"{folder}: holds no state; fit a detector first with conclad fit, or say where it "
+            "is with --set state.dir=FOLDER"
+        )
+    return open_store(config, clock)
+
+
+def _require_group(config: Config) -> None:
+    if config.groups and config.group is None:
+        raise GroupNeeded(
+            "the configuration has groups of sources, each with a state of its own; say which "
+            f"one is meant with --group: {', '.join(config.groups)}"
+        )
+
+
+def current_version(store: Store) -> Version:
+    with store.reading() as tx:
+        version = tx.versions.current()
+    if version is None:
+        raise NoDetector(
+            f"{store.folder}: holds no detector yet; fit one with conclad fit --data FILES"
+        )
+    return version

@@ -1,0 +1,212 @@
+"""Verdicts for a bounded set of files, on one machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from threadpoolctl import threadpool_limits
+
+from monitor.backbones.engine import Features
+from monitor.config import Config
+from monitor.feed.row_parsing import RejectedRow, RowIdentity
+from monitor.images.image_identity import image_key
+from monitor.images.reject_reasons import Reason, Rejected
+from monitor.jobs.feature_stream import Part, Piece
+from monitor.jobs.from_config import (
+    current_version,
+    load_detector,
+    open_engine_of,
+    open_existing_store,
+)
+from monitor.jobs.job_folder import JobFolder
+from monitor.jobs.job_plan import FileProblem, planned_pieces
+from monitor.jobs.job_tally import VerdictTally
+from monitor.jobs.progress import JobProgress, Report, silent
+from monitor.jobs.taken_images import TakenImages
+from monitor.jobs.verdict_table import rejected_table, verdict_table
+from monitor.novelty.detector import Detector
+from monitor.store.output_files import KNOWN, NOVEL, VERDICTS
+
+# The engine gives a few dozen images at a time; scored so many together, each costs a fifth.
+_SCORED_AT_ONCE = 256
+_CAME_BEFORE = Rejected(Reason.DUPLICATE, "the same source and image id came before")
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What a run found; earlier runs into the same folder over the same files are counted in."""
+
+    out: str
+    detector_version: int
+    t_inner: float
+    exceedance: float
+    files: int
+    images: int
+    """Rows of the readable files, each of which has a verdict or a reason."""
+    known: int
+    novel: int
+    rejected: int
+    duplicates: int
+    rejected_by_reason: dict[str, int]
+    sources: dict[str, dict[str, int]]
+    problems: tuple[FileProblem, ...]
+    skipped: int
+    """Rows that an earlier run had done."""
+    seconds: float
+    images_per_second: float | None
+    """Of the rows that this run did itself, the loading of the backbone not counted."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def score(
+    config: Config,
+    files: Sequence[str | os.PathLike[str]],
+    out: str | Path,
+    *,
+    progress: Report = silent,
+) -> Scored:
+    """Score every image of some Parquet files (paths, folders, patterns) into ``out``.
+
+    ``out/verdicts/`` gets a row for each image, ``out/rejected/`` one for each row that has no
+    verdict, with its reason. Memory stays flat however many images there are. A run that was
+    interrupted goes on where it stopped; a folder of another detector is refused. The first row
+    of a source and image id counts, later ones are rejected as duplicates.
+    """
+    with open_existing_store(config) as store:
+        version = current_version(store)
+        with open_engine_of(config) as engine:
+            detector = load_detector(store, version, engine.fingerprint)
+            owner = {
+                "detector_version": version.number,
+                "detector_sha256": version.sha256,
+                "fingerprint": engine.fingerprint.digest(),
+            }
+            folder = JobFolder.open(out, "verdicts", owner)
+            plan, pieces = planned_pieces(config, files, folder, engine, progress)
+            began = time.monotonic()
+            tally = VerdictTally()
+            for name in plan.finished:
+                tally.add_verdicts(folder.read(name, ["source_id", "verdict"]))
+                tally.add_rejected(folder.read_rejected(name))
+            skipped = tally.rows
+            writer = _Writer(folder, detector, version.number, tally)
+            # The engine has every core. A product of two threads would wait for one of its cores
+            # at each step and take twenty times as long as on a single thread.
+            with threadpool_limits(1, "blas"):
+                for piece in pieces:
+                    writer.take(piece)
+                    progress(JobProgress("score", skipped + writer.rows, plan.rows, "images"))
+            seconds = time.monotonic() - began
+    return Scored(
+        out=str(folder.folder),
+        detector_version=version.number,
+        t_inner=detector.calibration.t_inner,
+        exceedance=detector.calibration.exceedance,
+        files=plan.files,
+        images=tally.rows,
+        known=tally.verdicts[KNOWN],
+        novel=tally.verdicts[NOVEL],
+        rejected=tally.rejected.total(),
+        duplicates=tally.duplicates,
+        rejected_by_reason=dict(tally.rejected.most_common()),
+        sources=tally.sources(),
+        problems=(*plan.problems, *writer.problems),
+        skipped=skipped,
+        seconds=seconds,
+        images_per_second=writer.rows / seconds if writer.rows and seconds else None,
+    )
+
+
+class _Writer:
+    """Turns pieces into verdicts and writes a part when its last piece has come."""
+
+    def __init__(
+        self, folder: JobFolder, detector: Detector, version: int, tally: VerdictTally
+    ) -> None:
+        self._folder = folder
+        self._detector = detector
+        self._version = version
+        self._tally = tally
+        self._seen = TakenImages(_keys(folder))
+        self._waiting: list[tuple[list[RowIdentity], Features]] = []
+        self._verdicts: list[pa.Table] = []
+        self._rejected: list[RejectedRow] = []
+        self._taken: set[bytes] = set()
+        self._rows = 0
+        self._problems: dict[str, FileProblem] = {}
+
+    @property
+    def rows(self) -> int:
+        """Rows dealt with so far."""
+        return self._rows
+
+    @property
+    def problems(self) -> tuple[FileProblem, ...]:
+        return tuple(self._problems.values())
+
+    def take(self, piece: Piece) -> None:
+        fresh = self._are_first(piece.rows)
+        if any(fresh):
+            rows = [row for row, first in zip(piece.rows, fresh, strict=True) if first]
+            self._waiting.append((rows, piece.features[np.asarray(fresh)]))
+        self._rejected += piece.rejected
+        self._rejected += [
+            row.rejected(_CAME_BEFORE)
+            for row, first in zip(piece.rows, fresh, strict=True)
+            if not first
+        ]
+        self._rows += len(piece.rows) + len(piece.rejected)
+        if piece.last or sum(len(rows) for rows, _ in self._waiting) >= _SCORED_AT_ONCE:
+            self._score(piece.part)
+        if piece.last:
+            self._finish(piece)
+
+    def _are_first(self, rows: Sequence[RowIdentity]) -> list[bool]:
+        keys = [image_key(row.source_id, row.image_id) for row in rows]
+        seen = self._seen.among(keys)
+        fresh = []
+        for key in keys:
+            fresh.append(key not in seen and key not in self._taken)
+            self._taken.add(key)
+        return fresh
+
+    def _score(self, part: Part) -> None:
+        """Give everything that waits its verdict."""
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            rows = [row for some, _ in waiting for row in some]
+            features = np.concatenate([features for _, features in waiting])
+            self._verdicts.append(
+                verdict_table(part.file.path, rows, features, self._detector, self._version)
+            )
+
+    def _finish(self, piece: Piece) -> None:
+        verdicts, rejected, taken = self._verdicts, self._rejected, self._taken
+        self._verdicts, self._rejected, self._taken = [], [], set()
+        if piece.failed is not None:
+            # Its rows got no verdict, so their keys are free for another file.
+            path = piece.part.file.path
+            self._problems.setdefault(path, FileProblem.of(path, piece.failed))
+            return
+        found = pa.concat_tables([VERDICTS.empty_table(), *verdicts]).combine_chunks()
+        refused = rejected_table(piece.part.file.path, rejected)
+        self._folder.write(piece.part, found, refused)
+        self._seen.add(taken)
+        self._tally.add_verdicts(found)
+        self._tally.add_rejected(refused)
+
+
+def _keys(folder: JobFolder) -> Iterator[bytes]:
+    for name in folder.done():
+        found = folder.read(name, ["source_id", "image_id"])
+        columns = (found.column("source_id").to_pylist(), found.column("image_id").to_pylist())
+        yield from (image_key(source, image) for source, image in zip(*columns, strict=True))

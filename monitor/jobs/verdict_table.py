@@ -1,0 +1,62 @@
+"""The tables that scoring gives: one way for `conclad score` and for `conclad run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from monitor.feed.row_parsing import RejectedRow, RowIdentity
+from monitor.novelty.arrays import Floats
+from monitor.novelty.detector import Detector
+from monitor.store.output_files import KNOWN, NOVEL, REJECTED, VERDICTS, features_schema, table
+
+
+def verdict_table(
+    file: str, rows: Sequence[RowIdentity], features: Floats, detector: Detector, version: int
+) -> pa.Table:
+    """The verdicts of some rows of a file, scored against every known class at once."""
+    scores = detector.score(features)
+    ids = np.asarray([known.id for known in detector.classes], dtype=object)
+    names = np.asarray([known.name for known in detector.classes], dtype=object)
+    return table(
+        VERDICTS,
+        {
+            "image_id": [row.image_id for row in rows],
+            "source_id": [row.source_id for row in rows],
+            "captured_at": [row.captured_at for row in rows],
+            "score": scores.score,
+            "score_ratio": scores.ratio,
+            "p_known": scores.p_known,
+            "verdict": np.where(scores.novel, NOVEL, KNOWN).tolist(),
+            "nearest_class": ids[scores.nearest].tolist(),
+            "nearest_class_name": names[scores.nearest].tolist(),
+            "detector_version": np.full(len(rows), version, np.int32),
+            "file": [file] * len(rows),
+            "row": [row.row for row in rows],
+        },
+    )
+
+
+def rejected_table(file: str, rejected: Iterable[RejectedRow]) -> pa.Table:
+    """The rows of a file that have no verdict, in its order."""
+    rows = sorted(rejected, key=lambda row: row.row)
+    return table(
+        REJECTED,
+        {
+            "image_id": [row.image_id for row in rows],
+            "source_id": [row.source_id for row in rows],
+            "file": [file] * len(rows),
+            "row": [row.row for row in rows],
+            "reason": [str(row.reason) for row in rows],
+            "detail": [row.detail for row in rows],
+        },
+    )
+
+
+def pool_sample_table(verdicts: pa.Table, features: Floats, stats: Floats) -> pa.Table:
+    """The rows of ``verdicts`` with what a pool needs to be inspected and asked about."""
+    schema = features_schema(features.shape[1])
+    shared = {name: verdicts.column(name) for name in schema.names if name in verdicts.schema.names}
+    return table(schema, {**shared, "features": features, "stats": stats})

@@ -1,0 +1,223 @@
+"""Classes that go on learning: what a settled pool teaches the classes that it shows.
+
+People's answers always count, and what people labelled is never forgotten. Samples that nobody was
+asked about teach a discovered class until it has as many as a good fit has, if both the pool and
+the verdict on the single sample give them to it; they may not move its mean far from what people
+labelled, so that a class cannot be walked into another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from monitor.novelty.arrays import Bools, Floats, Ints
+from monitor.novelty.detector import Detector, KnownClass
+from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.settled_verdicts import SettledVerdicts
+
+
+@dataclass(frozen=True, slots=True)
+class GrownClass:
+    """What one class learnt: samples of the pool, named by people and by the detector itself."""
+
+    id: str
+    human: tuple[int, ...]
+    pseudo: tuple[int, ...]
+    confirmed: bool
+    """Whether the class was confirmed by this pool."""
+
+    @property
+    def samples(self) -> list[int]:
+        """Named by people, then the others."""
+        return [*self.human, *self.pseudo]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Growth:
+    """The detector after a pool, and what its classes learnt."""
+
+    detector: Detector
+    grown: tuple[GrownClass, ...]
+
+
+def grow_classes(
+    detector: Detector,
+    pool: Floats,
+    settled: SettledVerdicts,
+    answers: Mapping[int, str | None],
+    *,
+    taken: Collection[int] = (),
+    confirmable: Collection[str] | None = None,
+    seed: int = 0,
+) -> Growth | None:
+    """Teach the classes of ``detector`` what a settled pool shows; None if that is nothing new.
+
+    ``answers`` name classes by id. ``taken`` are samples that have taught already. Only classes
+    among ``confirmable`` may become confirmed (all of them by default).
+    """
+    settings = detector.settings
+    if not isinstance(settings, RobustSettings):
+        return None
+    judged = detector.score(pool)
+    used = np.zeros(len(pool), dtype=bool)
+    used[list(taken)] = True
+    classes, grown = list(detector.classes), []
+    rng = np.random.default_rng(seed)
+    for index, known in enumerate(detector.classes):
+        if len(known.modes) > 1 or known.count > settings.references_most:
+            continue
+        human = _said(known, answers, used, judged.novel, settings)
+        pseudo = _sure(detector, index, pool, settled, judged.nearest, used, answers, settings)
+        confirmed = known.confirmed or (
+            (confirmable is None or known.id in confirmable)
+            and known.human + len(human) >= settings.confirm_answers
+            and not _is_doubted(known, settled, answers, settings)
+        )
+        # A class that was fitted has so many images that a few more are not worth a version.
+        fresh = len(human) + len(pseudo)
+        enough = fresh >= settings.grow_least * max(known.count, 1)
+        enough = enough or (known.origin != "fit" and len(human) > 0)
+        if not enough and confirmed == known.confirmed:
+            continue
+        learnt = _taught(detector, known, pool, human, pseudo, confirmed, rng)
+        classes[index] = learnt
+        kept = pseudo[: learnt.pseudo - known.pseudo]
+        now = confirmed and not known.confirmed
+        grown.append(GrownClass(known.id, tuple(human.tolist()), tuple(kept.tolist()), now))
+    if not grown:
+        return None
+    return Growth(detector.with_known(classes), tuple(grown))
+
+
+def _said(
+    known: KnownClass,
+    answers: Mapping[int, str | None],
+    used: Bools,
+    novel: Bools,
+    settings: RobustSettings,
+) -> Ints:
+    """Samples that people gave to a class.
+
+    An answer that names an established class for something that looks like none of it may be a
+    mistake, and would hide what it is: one such answer teaches nothing, several do.
+    """
+    rows = np.array(
+        [i for i, said in answers.items() if said in (known.id, known.name) and not used[i]],
+        dtype=np.intp,
+    )
+    odd = rows[novel[rows]]
+    if known.confirmed and len(odd) < settings.confirm_answers:
+        rows = rows[~novel[rows]]
+    return rows
+
+
+def _sure(
+    detector: Detector,
+    index: int,
+    pool: Floats,
+    settled: SettledVerdicts,
+    nearest: Ints,
+    used: Bools,
+    answers: Mapping[int, str | None],
+    settings: RobustSettings,
+) -> Ints:
+    """Samples that both the pool and their own verdict give to a young class, the surest first."""
+    known = detector.classes[index]
+    room = settings.mature - known.count
+    if known.origin == "fit" or room <= 0:
+        return np.empty(0, np.intp)
+    share = _share(settled, known)
+    if share is None:
+        return np.empty(0, np.intp)
+    free = ~used
+    free[list(answers)] = False
+    rows = np.flatnonzero(free & (share >= settings.grow_sure) & (nearest == index))
+    rows = rows[np.argsort(-share[rows], kind="stable")][:room]
+    while len(rows) and _walks(detector, index, pool[rows], settings.anchor):
+        rows = rows[: len(rows) // 2]
+    return rows
+
+
+def _share(settled: SettledVerdicts, known: KnownClass) -> Floats | None:
+    """The posterior of a class: among those that the pool was settled with, or among its names."""
+    found = settled.posterior
+    if known.id in settled.ids:
+        share: Floats = found.probabilities[:, settled.ids.index(known.id)]
+        return share
+    for key in (known.id, known.name):
+        if key in found.names:
+            new: Floats = found.probabilities[
+                :, found.known + found.shifted + found.names.index(key)
+            ]
+            return new
+    return None
+
+
+def _walks(detector: Detector, index: int, fresh: Floats, anchor: float) -> bool:
+    """Whether these samples would move a class too far towards another one."""
+    known = detector.classes[index]
+    people = known.references[known.said] if known.said.any() else known.references
+    if not len(people):
+        return False
+    home = people.mean(axis=0)
+    away = np.concatenate([known.references, fresh]).mean(axis=0) - home
+    for other in detector.classes:
+        if other.id != known.id:
+            way = other.modes[0].mean - home
+            if float(away @ way) > anchor * float(way @ way):
+                return True
+    return False
+
+
+def _is_doubted(
+    known: KnownClass,
+    settled: SettledVerdicts,
+    answers: Mapping[int, str | None],
+    settings: RobustSettings,
+) -> bool:
+    """Whether answers about what looked like the class said something else."""
+    share = _share(settled, known)
+    support = sum(said in (known.id, known.name) for said in answers.values()) + known.human
+    against = [
+        i for i, said in answers.items() if said not in (known.id, known.name) and i in settled.near
+    ]
+    if share is None:
+        return False
+    against = [i for i in against if settled.near[i] == known.id]
+    return len(against) > settings.dissent * support
+
+
+def _taught(
+    detector: Detector,
+    known: KnownClass,
+    pool: Floats,
+    human: Ints,
+    pseudo: Ints,
+    confirmed: bool,
+    rng: np.random.Generator,
+) -> KnownClass:
+    """The class fitted again with these samples beside its own; people's come first."""
+    most = detector.settings.references_most
+    pseudo = pseudo[: max(0, most - len(known.references) - len(human))]
+    features = np.concatenate([known.references, pool[human], pool[pseudo]])
+    said = np.concatenate(
+        [known.said, np.ones(len(human), dtype=bool), np.zeros(len(pseudo), dtype=bool)]
+    )
+    if not len(human) and not len(pseudo):
+        return replace(known, confirmed=confirmed)
+    fitted = KnownClass.fit(
+        known.id,
+        known.name,
+        features,
+        settings=detector.settings,
+        rng=rng,
+        origin=known.origin,
+        said=said,
+        confirmed=confirmed,
+    )
+    return replace(
+        fitted, human=known.human + len(human), pseudo=known.pseudo + len(pseudo), held=known.held
+    )

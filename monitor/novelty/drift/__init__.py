@@ -1,0 +1,1 @@
+"""Shift of known classes: told apart from novelty, explained, and learnt."""

@@ -1,0 +1,186 @@
+"""What is remembered of a source between two observations; JSON in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.sketch import Displacement
+
+ConditionKind = Literal["normal", "accepted", "past"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DriftSignature:
+    """The displacement of some pools of a source, and statistics of their images.
+
+    ``images`` of them had statistics; ``sums`` and ``squares`` are sums over these.
+    """
+
+    moved: Displacement
+    images: float = 0.0
+    sums: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    squares: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def __add__(self, other: DriftSignature) -> DriftSignature:
+        if not other.images or not self.images:
+            known = self if self.images else other
+            return replace(known, moved=self.moved + other.moved)
+        return DriftSignature(
+            self.moved + other.moved,
+            self.images + other.images,
+            self.sums + other.sums,
+            self.squares + other.squares,
+        )
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Of each statistic over images."""
+        mean: np.ndarray = self.sums / max(self.images, 1.0)
+        return mean
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Deviation of each statistic among images."""
+        variance = self.squares / max(self.images, 1.0) - self.mean**2
+        spread: np.ndarray = np.sqrt(np.maximum(variance, 1e-12))
+        return spread
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "moved": self.moved.to_json(),
+            "images": self.images,
+            "sums": np.round(self.sums, 5).tolist(),
+            "squares": np.round(self.squares, 6).tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> DriftSignature:
+        """What :meth:`to_json` gave."""
+        return cls(
+            Displacement.from_json(data["moved"]),
+            data["images"],
+            np.asarray(data["sums"], float),
+            np.asarray(data["squares"], float),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Condition:
+    """How this source has been: normal by day, normal by night, an accepted or an ended shift."""
+
+    kind: ConditionKind
+    signature: DriftSignature
+    first: float
+    last: float
+    pools: int = 1
+
+    def joined(self, seen: DriftSignature, at: float) -> Condition:
+        """With one more pool."""
+        return replace(self, signature=self.signature + seen, last=at, pools=self.pools + 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            **{f: getattr(self, f) for f in _PLAIN_CONDITION},
+            "signature": self.signature.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Condition:
+        """What :meth:`to_json` gave."""
+        return cls(
+            signature=DriftSignature.from_json(data["signature"]),
+            **{f: data[f] for f in _PLAIN_CONDITION},
+        )
+
+
+_PLAIN_CONDITION = ("kind", "first", "last", "pools")
+
+
+@dataclass(frozen=True, slots=True)
+class CleanEvidence:
+    """Mean and spread of the evidence while nothing happens, begun with a guess."""
+
+    pools: float = 0.0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def plus(self, evidence: float) -> CleanEvidence:
+        """With one more pool."""
+        return CleanEvidence(self.pools + 1, self.total + evidence, self.squares + evidence**2)
+
+    def standard(self, evidence: float, settings: DriftSettings) -> float:
+        """Evidence in deviations of what is clean; the guess is its least deviation."""
+        pools = self.pools + settings.prior_pools
+        mean = self.total / pools
+        squares = self.squares + settings.prior_pools * settings.prior_spread**2
+        variance = squares / pools - mean**2
+        return (evidence - mean) / max(float(np.sqrt(max(variance, 0.0))), settings.prior_spread)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceState:
+    """All that is remembered of one source.
+
+    ``key`` names what displacements are measured against; when that changes, the source's normal
+    conditions are learnt again. ``waiting`` holds pools too small to say anything. ``moved`` adds
+    up what was seen since ``since``, the moment from which evidence has been gathering.
+    """
+
+    key: str
+    first: float
+    last: float
+    pools: int = 0
+    conditions: tuple[Condition, ...] = ()
+    clean: CleanEvidence = CleanEvidence()
+    level: float = 0.0
+    since: float | None = None
+    moved: DriftSignature | None = None
+    waiting: DriftSignature | None = None
+    shifted: bool = False
+    calm: int = 0
+
+    @property
+    def normal(self) -> tuple[Condition, ...]:
+        """Conditions that are no shift, accepted ones among them."""
+        return tuple(c for c in self.conditions if c.kind != "past")
+
+    @property
+    def pools_a_day(self) -> float:
+        """How often the source is observed."""
+        # At least a day: the first pools of a backlog come in minutes.
+        return max(self.pools, 1) / max((self.last - self.first) / 86_400, 1.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "conditions": [c.to_json() for c in self.conditions],
+            "clean": asdict(self.clean),
+            "moved": None if self.moved is None else self.moved.to_json(),
+            "waiting": None if self.waiting is None else self.waiting.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SourceState:
+        """What :meth:`to_json` gave."""
+
+        def signature(value: Mapping[str, Any] | None) -> DriftSignature | None:
+            return None if value is None else DriftSignature.from_json(value)
+
+        return cls(
+            **{name: data[name] for name in _PLAIN},
+            conditions=tuple(Condition.from_json(c) for c in data["conditions"]),
+            clean=CleanEvidence(**data["clean"]),
+            moved=signature(data["moved"]),
+            waiting=signature(data["waiting"]),
+        )
+
+
+_PLAIN = ("key", "first", "last", "pools", "level", "since", "shifted", "calm")

@@ -1,0 +1,1 @@
+"""The preset ``robust``: verdicts from several opinions, labels spread over a graph."""

@@ -1,0 +1,162 @@
+"""The preset ``robust``: asks where the pool looks new, then where nobody has been asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import betabinom
+
+from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.detector import Detector
+from monitor.novelty.labeller import AT_THE_END, LoopResult, PseudoLabel, Step
+from monitor.novelty.pool_answers import PoolAnswers
+from monitor.novelty.pool_score import KnownOnly
+from monitor.novelty.robust.class_posterior import ClassPosterior, pool_lessons, posterior
+from monitor.novelty.robust.confirmation import confirmed_names, to_confirm
+from monitor.novelty.robust.final_score import PoolLessons, TwoOpinions
+from monitor.novelty.robust.pool_belief import PoolBelief, believed, unanswered
+from monitor.novelty.robust.pool_views import PlacedPool
+from monitor.novelty.robust.settings import RobustSettings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphLabeller:
+    """Chooses questions from what the answers so far say; keeps nothing between two steps."""
+
+    placed: PlacedPool
+    first: PoolBelief
+    rng: np.random.Generator
+
+    @classmethod
+    def of(
+        cls, detector: Detector, pool: Floats, settings: RobustSettings, rng: np.random.Generator
+    ) -> GraphLabeller:
+        """For one pool."""
+        placed = PlacedPool.of(detector, pool, settings)
+        return cls(placed, unanswered(placed), rng)
+
+    def plan(self, budget: int) -> list[int]:
+        """See :func:`question_parts`."""
+        return question_parts(budget, self.placed.settings)
+
+    def step(self, number: int, answers: PoolAnswers, count: int) -> Step:
+        """Ask ``count`` questions, unless the pool is quiet."""
+        placed = self.placed
+        doubtful = not all(known.confirmed for known in placed.detector.classes)
+        now = believed(placed, self.first, answers) if number or doubtful else self.first
+        ask = np.empty(0, np.intp)
+        if not (number and self._quiet(now, answers)):
+            ask = self._choose(now, number, answers, count)
+        names = tuple(now.name_of(int(i), placed.detector) for i in ask)
+        t_inner = placed.detector.calibration.t_inner
+        return Step(ask, names, placed.above, t_inner, done=ask.size == 0)
+
+    def _quiet(self, now: PoolBelief, answers: PoolAnswers) -> bool:
+        """Enough answers, none of them new, and no more samples above T_inner than chance has.
+
+        Where most of them have moved with a shift, they went to what is merely shifted: the next
+        ones, which know of it, must find nothing new either.
+        """
+        settings = self.placed.settings
+        mostly_moved = 2 * now.moved > len(answers)
+        least = settings.quiet_labels * (settings.quiet_shifted if mostly_moved else 1)
+        if answers.new_names or len(answers) < least:
+            return False
+        calibration, n = self.placed.detector.calibration, len(self.placed.pool)
+        exceeded = calibration.exceedance * calibration.count
+        chance = betabinom.sf(
+            self.placed.above - 1, n, exceeded + 1, calibration.count - exceeded + 1
+        )
+        return bool(chance > settings.significant)
+
+    def _choose(self, now: PoolBelief, number: int, answers: PoolAnswers, count: int) -> Ints:
+        settings = self.placed.settings
+        free = answers.unasked(len(self.placed.pool))
+        candidates = np.flatnonzero(free)
+        if settings.query == "random" or count >= len(candidates):
+            return self.rng.permutation(candidates)[:count]
+        if settings.query == "top" and now.shares is not None:
+            order = np.argsort(-now.shares[:, now.known :].sum(axis=1), kind="stable")
+            chosen: Ints = order[free[order]][:count]
+            return chosen
+        everywhere = now.names and number >= settings.everywhere_from
+        first = np.empty(0, np.intp)
+        if everywhere or not number:
+            first = to_confirm(self.placed, now, answers, int(settings.ask_confirm * count))
+        weights = np.ones(len(free)) if everywhere else now.views.worth
+        asked = np.concatenate([answers.asked, first])
+        rest = self.placed.graph.peaks(
+            weights, count - len(first), asked=asked, dimming=settings.dimming
+        )
+        return np.concatenate([first, rest])
+
+    def conclude(self, answers: PoolAnswers) -> LoopResult:
+        """Pseudo-labels of the surest samples, and the final score."""
+        placed, settings = self.placed, self.placed.settings
+        if not answers.new_names:
+            return LoopResult(KnownOnly(placed.detector))
+        now = believed(placed, self.first, answers)
+        assert now.shares is not None
+        count = len(placed.detector.classes)
+        lessons = pool_lessons(now, answers, count, pseudo_labels=settings.pseudo_labels)
+        guessed = answers.unasked(len(now.shares))
+        known = np.where(guessed, now.shares[:, : now.known].sum(axis=1), 0.0)
+        groups = [
+            placed.pool[[*named, *rows]]
+            for named, rows in zip(
+                answers.new().values(), _surest(now, answers, settings), strict=True
+            )
+        ]
+        taught = PoolLessons(placed.pool, now.views.s0, groups, lessons, known)
+        score = TwoOpinions.fit(now.classes, placed.space, taught, settings)
+        pseudo: tuple[PseudoLabel, ...] = ()
+        if settings.pseudo_labels:
+            pseudo = _pseudo_labels(posterior(placed, now, answers), answers, settings)
+        return LoopResult(score, pseudo, confirmed_names(placed, now, answers))
+
+
+def _surest(now: PoolBelief, answers: PoolAnswers, settings: RobustSettings) -> list[Ints]:
+    """For each new class the samples with the largest shares, which teach the final score."""
+    assert now.shares is not None
+    if not settings.pseudo_labels:
+        return [np.empty(0, np.intp) for _ in now.names]
+    best, share = now.shares.argmax(axis=1), now.shares.max(axis=1)
+    free = answers.unasked(len(best)) & (share >= settings.confidence)
+    found = []
+    for index in range(len(now.names)):
+        members = np.flatnonzero(free & (best == now.known + index))
+        members = members[np.argsort(-share[members], kind="stable")]
+        found.append(members[: int(np.ceil(settings.keep * len(members)))])
+    return found
+
+
+def _pseudo_labels(
+    found: ClassPosterior, answers: PoolAnswers, settings: RobustSettings
+) -> tuple[PseudoLabel, ...]:
+    """The samples that belong to each new class, by name, the surest first."""
+    best, sure = found.probabilities.argmax(axis=1), found.probabilities.max(axis=1)
+    free = answers.unasked(len(best)) & (sure >= settings.sure_member)
+    first = found.known + found.shifted
+    pseudo: list[PseudoLabel] = []
+    for index, name in enumerate(found.names):
+        members = np.flatnonzero(free & (best == first + index))
+        members = members[np.argsort(-sure[members], kind="stable")]
+        pseudo += [PseudoLabel(int(i), name, float(sure[i]), AT_THE_END) for i in members]
+    return tuple(pseudo)
+
+
+def question_parts(budget: int, settings: RobustSettings) -> list[int]:
+    """How many questions each part may ask.
+
+    First a third, or what is enough to call a pool quiet, so that one with nothing new stays
+    cheap; then up to a half; then the other half, which goes everywhere.
+
+    >>> question_parts(15, RobustSettings()), question_parts(40, RobustSettings())
+    ([5, 3, 7], [8, 12, 20])
+    """
+    if settings.one_shot:
+        return [budget]
+    until_new = int(np.ceil(settings.ask_where_new * budget))
+    first = min(int(np.ceil(settings.ask_first * budget)), settings.quiet_labels, until_new)
+    return [part for part in (first, until_new - first, budget - until_new) if part]

@@ -1,0 +1,176 @@
+"""What became of every image of a pool, once the pool is over: known, new, shifted or undecided.
+
+The verdict on a single image is given at once, with what the detector knew then. When its pool is
+over, the other images of the pool and people's answers have spoken as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from monitor.novelty.arrays import Bools, Floats, Ints, as_features
+from monitor.novelty.detector import Detector
+from monitor.novelty.drift.explained_by_shift import split_by_shift
+from monitor.novelty.drift.sketch import Sketch
+from monitor.novelty.pool_answers import PoolAnswers
+from monitor.novelty.robust.class_posterior import ClassPosterior, pool_posterior
+from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.trigger.pool_novelty import measure_novelty
+
+Verdict = Literal["known", "new", "shifted", "undecided"]
+By = Literal["person", "spread", "score", "pool"]
+
+KNOWN: Verdict = "known"
+NEW: Verdict = "new"
+SHIFTED: Verdict = "shifted"
+UNDECIDED: Verdict = "undecided"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SettledVerdicts:
+    """Row for row as the pool.
+
+    ``probability`` is that of showing something new. ``classes`` are ids of known classes, and the
+    names under which people's answers gave new ones; None where no class is told. ``posterior``
+    says how sure each class is; ``ids`` are the known ones. ``near`` has, for every sample that
+    people were asked about, the class that its surroundings have.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    classes: tuple[str | None, ...]
+    probability: Floats
+    by: tuple[By, ...]
+    posterior: ClassPosterior
+    ids: tuple[str, ...]
+    near: Mapping[int, str]
+
+    def rows(self, verdict: Verdict) -> Ints:
+        """The samples with this verdict."""
+        return np.flatnonzero(np.array(self.verdicts) == verdict)
+
+
+def settle_pool(
+    detector: Detector,
+    pool: Floats,
+    answers: Mapping[int, str | None],
+    *,
+    sources: Sequence[str] = (),
+    shifted: Collection[str] = (),
+    seed: int = 0,
+) -> SettledVerdicts:
+    """Settle a pool that is over.
+
+    ``answers`` has what people said about its samples: a class of the detector (id or name), a new
+    name, or None if they could not tell. ``shifted`` are the sources whose known classes are
+    shifted.
+
+    >>> rng = np.random.default_rng(0)
+    >>> def images(mean, n): return rng.normal(mean, 1, size=(n, 12)).astype("f")
+    >>> known = np.concatenate([images(0, 60), images(9, 60)])
+    >>> detector = Detector.fit(known, ["a"] * 60 + ["b"] * 60)
+    >>> pool = np.concatenate([images(0, 40), images(-9, 40)])
+    >>> said = {0: "a", 1: "a", 40: "ship", 41: "ship", 42: "ship"}
+    >>> settled = settle_pool(detector, pool, said)
+    >>> len(settled.rows("new")) >= 39, settled.classes[50], settled.by[50]
+    (True, 'ship', 'spread')
+    """
+    features = as_features(pool, dimension=detector.dimension, what="pool")
+    given = PoolAnswers.none(detector).plus(list(answers), list(answers.values()))
+    found = pool_posterior(detector, features, given)
+    names = np.asarray(sources if len(sources) else [""] * len(features), dtype=np.str_)
+    explained = _explained(detector, features, names, shifted)
+    unconfirmed = [i for i, known in enumerate(detector.classes) if not known.confirmed]
+    new: Floats = found.new + found.probabilities[:, unconfirmed].sum(axis=1)
+    odd = np.zeros(len(features), dtype=bool)
+    if not found.names and not unconfirmed:
+        new, odd = _unnamed(detector, features, names, explained, shifted, seed)
+    return _settled(detector, found, given, new.astype(np.float32), odd, explained)
+
+
+def _settled(
+    detector: Detector,
+    found: ClassPosterior,
+    answers: PoolAnswers,
+    new: Floats,
+    odd: Bools,
+    explained: Bools,
+) -> SettledVerdicts:
+    decided = _settings(detector).decided
+    ids = [known.id for known in detector.classes]
+    columns = [*ids, *ids[: found.shifted], *found.names]
+    is_new = np.array([*(not known.confirmed for known in detector.classes)])
+    is_new = np.concatenate([is_new, is_new[: found.shifted], np.ones(len(found.names), bool)])
+    as_known = np.where(is_new, -1.0, found.probabilities).argmax(axis=1)
+    as_new = np.where(is_new, found.probabilities, -1.0).argmax(axis=1)
+    moved = as_known >= len(ids)
+    spread: By = "spread" if answers.told else "pool"
+    told, asked = answers.told, set(answers.asked.tolist())
+    verdicts: list[Verdict] = []
+    classes: list[str | None] = []
+    by: list[By] = []
+    probability = new.copy()
+    for row in range(len(new)):
+        verdict, column, who = KNOWN, as_known[row], spread
+        if row in told:
+            column, who = int(found.probabilities[row].argmax()), "person"
+            verdict = NEW if is_new[column] else KNOWN
+            probability[row] = float(verdict == NEW)
+        elif row in asked:
+            verdict, who = UNDECIDED, "person"
+        elif odd[row]:
+            verdict, who = UNDECIDED, "score"
+        elif new[row] >= decided and is_new.any():
+            verdict, column = NEW, as_new[row]
+        elif new[row] > 1 - decided:
+            verdict, who = UNDECIDED, "spread" if told else "score"
+        if verdict == KNOWN and (explained[row] or moved[row]) and who != "person":
+            verdict = SHIFTED
+        verdicts.append(verdict)
+        classes.append(None if verdict == UNDECIDED else columns[column])
+        by.append(who)
+    near = {row: columns[column] for row, column in found.near.items()}
+    return SettledVerdicts(
+        tuple(verdicts), tuple(classes), probability, tuple(by), found, tuple(ids), near
+    )
+
+
+def _explained(
+    detector: Detector, pool: Floats, sources: np.ndarray, shifted: Collection[str]
+) -> Bools:
+    """What lies above T_inner because its source is shifted."""
+    if not shifted:
+        return np.zeros(len(pool), dtype=bool)
+    found = split_by_shift(Sketch.of(detector), pool, sources.tolist(), shifted=shifted)
+    return found.explained | (np.isin(sources, list(shifted)) & ~found.above)
+
+
+def _unnamed(
+    detector: Detector,
+    pool: Floats,
+    sources: np.ndarray,
+    explained: Bools,
+    shifted: Collection[str],
+    seed: int,
+) -> tuple[Floats, Bools]:
+    """Where nobody named anything new: how likely it is all the same, and what stays odd."""
+    settings = _settings(detector)
+    p_known = np.ones(len(pool), dtype=np.float64)
+    odd = np.zeros(len(pool), dtype=bool)
+    clean = ~np.isin(sources, list(shifted))
+    if clean.any():
+        seen = measure_novelty(detector, pool[clean], sources[clean].tolist(), seed=seed)
+        p_known[clean], odd[clean] = seen.p_known, seen.novel
+    odd[~clean] = ~explained[~clean]
+    density = settings.unusual * np.maximum(p_known, 1e-6) ** (settings.unusual - 1)
+    odds = settings.rare / (1 - settings.rare) * density
+    new: Floats = (odds / (1 + odds)).astype(np.float32)
+    return new, odd
+
+
+def _settings(detector: Detector) -> RobustSettings:
+    settings = detector.settings
+    return settings if isinstance(settings, RobustSettings) else RobustSettings()

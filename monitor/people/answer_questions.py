@@ -1,0 +1,225 @@
+"""Answers to questions: recorded together, judged one by one, and taken back together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from monitor.errors import ConcladError
+from monitor.people.class_names import clean_name
+from monitor.people.errors import BadAnswer
+from monitor.people.version_manifest import current_knowledge
+from monitor.store.errors import NotFound, WrongState
+from monitor.store.records import Answer, ClassRow, Query
+from monitor.store.states import AnswerKind, AnswerOutcome, ClassOrigin, QueryState
+from monitor.store.store import Store, Transaction
+
+GROUP = "/"
+"""Stands between the id of an action and the number of an answer in it (see `client_ids`)."""
+
+MOST_AT_ONCE = 500
+"""Answers in one transaction: more than anybody selects, little enough that nobody waits."""
+
+LOOKED_BACK = 20 * MOST_AT_ONCE
+"""Answers of a person among which an action is looked for: more than a working day has."""
+
+
+class Word(StrEnum):
+    """The three things a person can say."""
+
+    CLASS = "class"
+    CANNOT_TELL = "cannot_tell"
+    BAD_IMAGE = "bad_image"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One answer: a class by its id or name, or that nobody can tell, or that the image is bad.
+
+    >>> Said(7, Word.CLASS, "truck").class_
+    'truck'
+    """
+
+    query_id: int
+    word: Word
+    class_: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.word is Word.CLASS) != (self.class_ is not None):
+            raise BadAnswer(
+                f"query {self.query_id}: name a class, or say cannot_tell or bad_image, not both"
+            )
+
+
+class Fate(StrEnum):
+    """What became of one answer."""
+
+    ACCEPTED = "accepted"
+    REPEATED = "repeated"
+    CONFLICT = "conflict"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of an answer, in words where it did not simply go in."""
+
+    query_id: int
+    fate: Fate
+    message: str
+    answer: Answer | None = None
+    class_name: str | None = None
+    new_class: bool = False
+    """Whether the answer brought a name that nobody had used before."""
+
+
+def client_ids(action: str, count: int) -> list[str]:
+    """Ids for the answers of one action, by which it is taken back as one.
+
+    >>> client_ids("a", 2)
+    ['a/0', 'a/1']
+    """
+    return [f"{action}{GROUP}{number}" for number in range(count)]
+
+
+def give(store: Store, said: Sequence[Said], *, who: str, action: str) -> list[Receipt]:
+    """Record the answers of one action; sending the same action again changes nothing.
+
+    An answer that cannot be taken (its question is unknown, or closed) is refused by itself;
+    the others go in.
+    """
+    if len(said) > MOST_AT_ONCE:
+        raise BadAnswer(f"{len(said)} answers at once; send at most {MOST_AT_ONCE} together")
+    known = frozenset(current_knowledge(store).classes)
+    with store.transaction() as tx:
+        return [
+            _give(tx, one, who=who, client_id=client_id, known=known)
+            for one, client_id in zip(said, client_ids(action, len(said)), strict=True)
+        ]
+
+
+def find_class(tx: Transaction, text: str) -> ClassRow | None:
+    """The living class that an id (also one merged since) or a name means."""
+    try:
+        row = tx.classes.resolve(text)
+    except NotFound:
+        return tx.classes.find(text)
+    return row if row.living else tx.classes.find(text)
+
+
+def _give(
+    tx: Transaction, said: Said, *, who: str, client_id: str, known: frozenset[str]
+) -> Receipt:
+    try:
+        # A refused answer must not leave the class behind that it would have named.
+        with tx.connection.begin_nested():
+            return _record(tx, said, who=who, client_id=client_id, known=known)
+    except ConcladError as error:
+        return Receipt(said.query_id, Fate.REFUSED, str(error))
+
+
+def _record(
+    tx: Transaction, said: Said, *, who: str, client_id: str, known: frozenset[str]
+) -> Receipt:
+    row: ClassRow | None = None
+    is_new = False
+    kind = AnswerKind(said.word) if said.class_ is None else AnswerKind.NEW_CLASS
+    if said.class_ is not None:
+        name = clean_name(said.class_)
+        row = find_class(tx, name)
+        is_new = row is None
+        row = row or tx.classes.ensure(name, ClassOrigin.PERSON)
+        kind = AnswerKind.KNOWN_CLASS if row.id in known else AnswerKind.NEW_CLASS
+    recorded = tx.answers.record(
+        said.query_id, kind, who=who, client_id=client_id, class_id=row.id if row else None
+    )
+    name = row.name if row else said.word.replace("_", " ")
+    if recorded.repeated:
+        fate, message = Fate.REPEATED, f"query {said.query_id}: was taken before"
+    elif recorded.accepted:
+        fate, message = Fate.ACCEPTED, f"query {said.query_id}: {name}"
+    else:
+        fate = Fate.CONFLICT
+        message = f"query {said.query_id}: {_standing(tx, said.query_id)}; yours is kept beside it"
+    return Receipt(said.query_id, fate, message, recorded.answer, row.name if row else None, is_new)
+
+
+def _standing(tx: Transaction, query_id: int) -> str:
+    answer_id = tx.queries.get(query_id).answer_id
+    assert answer_id is not None  # a conflict is with something
+    first = tx.answers.get(answer_id)
+    return f"{first.who} answered {describe(tx, first)!r} before you"
+
+
+def describe(tx: Transaction, answer: Answer) -> str:
+    """An answer in words."""
+    if answer.class_id is not None:
+        return tx.classes.get(answer.class_id).name
+    return answer.kind.replace("_", " ")
+
+
+def take_back(
+    store: Store, query_id: int, *, who: str, action: str, anybodys: bool = False
+) -> Answer:
+    """Open one question again; with ``anybodys`` also if somebody else answered it."""
+    with store.transaction() as tx:
+        return _take_back(tx, tx.queries.get(query_id), who, f"{action}{GROUP}0", anybodys)
+
+
+def take_back_last(store: Store, *, who: str, action: str, of: str | None = None) -> list[Answer]:
+    """Undo an action of a person, ``of`` or their latest: all answers that were given together.
+
+    Reads from the store what that was, so it works after a reload and on another machine. What
+    was closed since stays as it is. Sending the same undo again changes nothing.
+    """
+    with store.transaction() as tx:
+        mine = tx.answers.by_person(who, limit=LOOKED_BACK if of else 2 * MOST_AT_ONCE)
+        before = [one for one in mine if one.client_id.startswith(f"{action}{GROUP}")]
+        if before:
+            return sorted(before, key=lambda one: one.id)
+        last = None if of else tx.answers.last_undoable(who)
+        if last is None and of is None:
+            raise WrongState("nothing to take back: no answer of yours is still open to change")
+        together = of or (last.client_id.rpartition(GROUP)[0] if last else "")
+        queries = [
+            tx.queries.get(one.query_id)
+            for one in mine
+            if (last is not None and one.id == last.id)
+            or (together and one.client_id.startswith(f"{together}{GROUP}"))
+        ]
+        given = {one.id for one in mine if of is None or one.client_id.startswith(f"{of}{GROUP}")}
+        again = sorted(
+            (q for q in queries if q.state is QueryState.ANSWERED and q.answer_id in given),
+            key=lambda query: query.id,
+        )
+        if not again:
+            raise WrongState("nothing to take back: its round has ended, or it was taken back")
+        return [
+            _take_back(tx, query, who, client_id, anybodys=False)
+            for query, client_id in zip(again, client_ids(action, len(again)), strict=True)
+        ]
+
+
+def _take_back(tx: Transaction, query: Query, who: str, client_id: str, anybodys: bool) -> Answer:
+    if query.answer_id is not None and not anybodys:
+        first = tx.answers.get(query.answer_id)
+        if first.who != who:
+            raise WrongState(
+                f"query {query.id}: was answered by {first.who}; ask them, or an admin, to take "
+                "it back"
+            )
+    return tx.answers.undo(query.id, who=who, client_id=client_id).answer
+
+
+def conflicts_of(tx: Transaction, query_id: int) -> list[Answer]:
+    """Answers that came second and disagree with the one that stands."""
+    found = tx.answers.of_query(query_id)
+    standing = tx.queries.get(query_id).answer_id
+    first = next((one for one in found if one.id == standing), None)
+    return [
+        one
+        for one in found
+        if one.outcome is AnswerOutcome.CONFLICT
+        and (first is None or (one.kind, one.class_id) != (first.kind, first.class_id))
+    ]

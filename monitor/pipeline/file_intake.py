@@ -1,0 +1,192 @@
+"""From a listing of the feed to batches in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from monitor.feed.batch_plan import Plan, plan_files
+from monitor.feed.contract import Columns
+from monitor.feed.errors import FeedError, FileGone, FileIncomplete, SourceUnavailable
+from monitor.feed.feed_storage import FeedFile, Source, by_arrival
+from monitor.feed.parquet_footer import same_file
+from monitor.feed.unfinished_files import Waiting, is_overdue, wait_for
+from monitor.store import Store, Transaction
+from monitor.store.faults import declare, fault_point
+from monitor.store.ledger import FilePlan, Listing
+from monitor.store.records import File, FileStat, Lease
+from monitor.store.states import FileState
+
+declare(
+    "intake.before_register", "intake.after_register", "intake.before_plan", "intake.after_plan"
+)
+
+#: Files that are planned in one go: the first batches start before ten thousand are planned.
+PLANNED_AT_ONCE = 256
+
+
+#: A hash that no footer has.
+_OTHER = "other"
+
+
+def set_file_aside(tx: Transaction, file_id: int, path: str, problem: FeedError) -> None:
+    """Quarantine a file; one that is gone comes back by itself when it is listed again."""
+    tx.files.quarantine(file_id, str(problem), gone=isinstance(problem, FileGone))
+    tx.events.append("file.quarantined", {"file": path, "reason": str(problem)})
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeResult:
+    """What one look at the feed brought."""
+
+    new: int = 0
+    batches: int = 0
+    problems: tuple[str, ...] = ()
+    """Sentences about files that were set aside or have changed."""
+    moved: frozenset[int] = frozenset()
+    """Files whose batches are not what they were: whatever is under way of them is void."""
+    outage: FeedError | None = None
+    """Why some files could not be looked at."""
+
+
+class FileIntake:
+    """Enters new files and cuts them into batches; bad ones are set aside with their reason.
+
+    Registering and planning are transactions of their own, each harmless to repeat.
+    """
+
+    def __init__(
+        self, store: Store, source: Source, columns: Columns, *, rows: int, lease: Lease | None
+    ) -> None:
+        self._store = store
+        self._source = source
+        self._columns = columns
+        self._rows = rows
+        self._lease = lease
+        # Hashes of path, size and time of what the last listing held: what is unchanged need
+        # not be looked up again, however many files there are.
+        self._listed: set[int] = set()
+        self._waiting: dict[int, Waiting] = {}
+
+    @property
+    def unfinished(self) -> int:
+        """Files that somebody still seems to write."""
+        return len(self._waiting)
+
+    def register(
+        self, listing: Iterable[FeedFile], *, whole: bool = True, again: bool = False
+    ) -> IntakeResult:
+        """Enter what is new in a listing, and speak up about what has changed.
+
+        Not ``whole`` is a listing of some files, which says nothing about the others. ``again``
+        looks at files also if the last listing showed them just so.
+        """
+        files = list(listing)
+        fresh = [file for file in files if again or hash(file) not in self._listed]
+        found = self._enter(fresh) if fresh else Listing((), (), 0)
+        identified, outage = self._identify(found.unsure, {file.path: file for file in fresh})
+        unsure = {file.path for file in found.unsure} if outage is not None else set()
+        if whole:
+            self._listed = {hash(file) for file in files if file.path not in unsure}
+        else:
+            self._listed.update(hash(file) for file in fresh if file.path not in unsure)
+        changed = (*found.changed, *identified.changed)
+        replaced = (*found.replaced, *identified.replaced)
+        returned = (*found.returned, *identified.returned)
+        return IntakeResult(
+            new=len(found.new) + len(replaced) + len(returned),
+            problems=(
+                *(f"{f.path}: {f.reason}; a feed's files must not change" for f in changed),
+                *(
+                    f"{f.path}: was replaced before it was read; it is read as it is"
+                    for f in replaced
+                ),
+                *(f"{f.path}: is there again" for f in returned),
+            ),
+            moved=frozenset(file.id for file in (*changed, *replaced)),
+            outage=outage,
+        )
+
+    def _identify(
+        self, unsure: Sequence[File], listed: Mapping[str, FeedFile]
+    ) -> tuple[Listing, FeedError | None]:
+        """Tell touched files from replaced ones, by their footers."""
+        known: list[FeedFile] = []
+        for file in unsure:
+            before = FeedFile(file.path, file.size, file.mtime_ns, file.digest)
+            now = listed[file.path]
+            try:
+                is_same = same_file(self._source, before, now)
+            except FileGone:
+                continue  # the next listing will tell
+            except SourceUnavailable as error:
+                return Listing((), (), 0), error
+            known.append(replace(now, digest=file.digest if is_same else _OTHER))
+        return (self._enter(known) if known else Listing((), (), 0)), None
+
+    def _enter(self, files: Iterable[FeedFile]) -> Listing:
+        fault_point("intake.before_register")
+        with self._store.transaction(self._lease) as tx:
+            found = tx.files.register(
+                [FileStat(f.path, f.size, f.modified_ns, f.digest) for f in by_arrival(files)]
+            )
+            for file in found.changed:
+                tx.events.append("file.changed", {"file": file.path, "reason": file.reason})
+            for file in found.replaced:
+                tx.events.append("file.replaced", {"file": file.path})
+            for file in found.returned:
+                tx.events.append("file.returned", {"file": file.path})
+        fault_point("intake.after_register")
+        return found
+
+    def plan(self, *, final: bool = False) -> IntakeResult:
+        """Cut some new files into batches; ``final`` does not wait for unfinished ones."""
+        with self._store.reading() as tx:
+            now = tx.now
+            files = self._due(tx, final)
+        if not files:
+            return IntakeResult()
+        stats = [FeedFile(f.path, f.size, f.mtime_ns) for f in files]
+        plans = list(plan_files(self._source, stats, self._columns, rows_per_batch=self._rows))
+        good: list[FilePlan] = []
+        bad: list[tuple[File, FeedError]] = []
+        for file, plan in zip(files, plans, strict=True):
+            if plan.problem is None:
+                self._waiting.pop(file.id, None)
+                ranges = tuple((spec.first_row, spec.rows) for spec in plan.batches)
+                good.append(FilePlan(file.id, plan.rows, ranges, plan.digest))
+            elif not self._is_worth_waiting(file, plan, now):
+                bad.append((file, plan.problem))
+        away = [plan.problem for plan in plans if isinstance(plan.problem, SourceUnavailable)]
+        outage = away[0] if away else None
+        if not good and not bad:
+            return IntakeResult(outage=outage)
+        fault_point("intake.before_plan")
+        with self._store.transaction(self._lease) as tx:
+            batches = tx.files.plan_many(good)
+            for file, problem in bad:
+                set_file_aside(tx, file.id, file.path, problem)
+        fault_point("intake.after_plan")
+        problems = tuple(str(problem) for _, problem in bad)
+        return IntakeResult(batches=len(batches), problems=problems, outage=outage)
+
+    def _due(self, tx: Transaction, final: bool) -> list[File]:
+        """New files, those that were unfinished at the last look behind the others."""
+        found = tx.files.in_state(FileState.NEW, limit=PLANNED_AT_ONCE + len(self._waiting))
+        fresh = [file for file in found if file.id not in self._waiting]
+        return fresh[:PLANNED_AT_ONCE] or ([] if final else found[:PLANNED_AT_ONCE])
+
+    def _is_worth_waiting(self, file: File, plan: Plan, now: datetime) -> bool:
+        """Whether a file without a footer may still get one."""
+        if isinstance(plan.problem, SourceUnavailable):
+            self._waiting.setdefault(file.id, wait_for(plan.file, None, now))
+            return True
+        if not isinstance(plan.problem, FileIncomplete | FileGone):
+            return False
+        waiting = wait_for(plan.file, self._waiting.get(file.id), now)
+        if is_overdue(waiting, now):
+            del self._waiting[file.id]
+            return False
+        self._waiting[file.id] = waiting
+        return True

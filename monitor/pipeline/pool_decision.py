@@ -1,0 +1,210 @@
+"""What becomes of a pool, and what is remembered of it, inside one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from monitor.config import Config
+from monitor.config.schema import Labels
+from monitor.novelty.detector import Detector
+from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.source_drift import accept
+from monitor.novelty.trigger.decision import Decision, TriggerState
+from monitor.novelty.trigger.settings import TriggerSettings
+from monitor.pipeline.inner_loop_driver import LoopConclusion
+from monitor.pipeline.pool_inspection import PoolInspection
+from monitor.store import Transaction
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.records import Count
+from monitor.store.shared_names import DRIFT
+from monitor.store.states import PoolState
+
+WEEK = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CurrentDetector:
+    """The detector in use."""
+
+    number: int
+    detector: Detector
+
+
+def decide_pool(
+    tx: Transaction,
+    pool_id: int,
+    seen: PoolInspection,
+    current: CurrentDetector,
+    config: Config,
+    *,
+    at: float,
+) -> None:
+    """A pool is quiet, or people are asked; what is remembered moves with it.
+
+    ``at`` is when the pool was taken, in POSIX seconds. A pool that is still filling is closed if
+    people are to be asked, and goes on filling otherwise. While questions about another quiet pool
+    are out, no more of that kind are asked.
+    """
+    pool = tx.pools.get(pool_id)
+    is_closed = pool.state is PoolState.CLOSED
+    settings = trigger_settings(config)
+    if tx.pools.in_state(PoolState.ASKING, PoolState.WAITING, limit=1):
+        settings = replace(settings, probe=0)
+    watch, found = read_watch(tx, current.number).decided(
+        seen.seen, at=at, settings=settings, closing=is_closed
+    )
+    triggered = found.kind == "round"
+    if config.pools.trigger == "any":
+        triggered = is_closed and pool.above > 0
+    budget = min(budget_of(pool.size, config.labels), questions_left(tx, config.labels))
+    probe = min(found.questions, budget)
+    if is_closed and not triggered and any(v.started for v in seen.verdicts.values()):
+        # A shift has begun, and nothing seems new: a few questions make sure, and their answers
+        # teach the classes their new look.
+        budget, probe = min(budget, config.drift.confirm_labels), 0
+        triggered = budget > 0
+    keep_watch(tx, current.number, watch)
+    if not is_closed and not triggered:
+        return
+    keep_drift(tx, seen)
+    reasons = _reasons(seen, found, probe=0 if triggered else probe)
+    if not is_closed:
+        tx.pools.apply(pool_id, PoolEvent.FILLED)
+    if not triggered and not probe:
+        tx.pools.apply(pool_id, PoolEvent.FOUND_CALM, evidence=reasons)
+        tx.events.append("pool.quiet", {"pool": pool_id, **reasons})
+        return
+    tx.pools.begin_asking(
+        pool_id,
+        budget=budget,
+        detector_version=current.number,
+        evidence=reasons,
+        event=PoolEvent.TRIGGERED if triggered else PoolEvent.PROBED,
+    )
+    tx.events.append(
+        "pool.triggered" if triggered else "pool.probed",
+        {"pool": pool_id, "budget": budget if triggered else probe, **reasons},
+        source=found.sources[0] if found.sources else None,
+    )
+
+
+def _reasons(seen: PoolInspection, found: Decision, *, probe: int) -> dict[str, Any]:
+    """What a pool's record says about the decision."""
+    return {
+        "images": sum(seen.images.values()),
+        "novel": {source: number for source, number in seen.novel.items() if number},
+        "explained_by_shift": seen.explained,
+        "strength": {s: round(value, 3) for s, value in seen.seen.strength.items()},
+        "chance": float(f"{found.chance:.4g}"),
+        "level": float(f"{found.level:.4g}"),
+        "sources": list(found.sources),
+        "shifted": sorted(s for s, v in seen.verdicts.items() if v.shifted),
+        "probe": probe,
+    }
+
+
+def drift_settings(config: Config) -> DriftSettings:
+    return DriftSettings(**config.drift.model_dump())
+
+
+def trigger_settings(config: Config) -> TriggerSettings:
+    return TriggerSettings(
+        false_rounds_per_month=config.pools.false_rounds_per_month,
+        trickle_per_week=config.labels.trickle_per_week,
+        probe=config.labels.probe,
+    )
+
+
+def budget_of(size: int, labels: Labels) -> int:
+    """How many questions a pool may ask: a share of it, within bounds.
+
+    >>> budget_of(2000, Labels(budget=0.0125)), budget_of(20, Labels(budget=0.0125, least=3))
+    (25, 3)
+    """
+    return min(max(labels.least, round(labels.budget * size)), labels.most, size)
+
+
+def questions_left(tx: Transaction, labels: Labels) -> int:
+    """How many questions this week still allows."""
+    return labels.per_week - questions_spent(tx)
+
+
+def questions_spent(tx: Transaction) -> int:
+    """How many questions were opened within a week."""
+    return tx.queries.count_opened(tx.now - WEEK)
+
+
+def learn_nothing(tx: Transaction, pool_id: int, found: LoopConclusion) -> None:
+    """People have looked: what the pool showed is what nothing new looks like.
+
+    A few questions of a probe do not say that: they count only where the trigger asked.
+    """
+    pool = tx.pools.get(pool_id)
+    assert pool.detector_version is not None, "nobody was asked about this pool"
+    if not pool.evidence.get("probe"):
+        watch = read_watch(tx, pool.detector_version).nothing_new(pool.evidence["strength"])
+        keep_watch(tx, pool.detector_version, watch)
+    outcome = {"outcome": found.outcome, "missed": found.missed}
+    tx.pools.apply(pool_id, PoolEvent.NOTHING_LEARNT, reason="nothing new", evidence=outcome)
+    tx.events.append("pool.quiet", {"pool": pool_id, "asked": pool.asked})
+    tx.counters.add(
+        [
+            Count("inner_loops", "", found.outcome, 1),
+            Count("inner_loop_rounds", "", "", found.rounds),
+            Count("inner_loop_seconds", "", "", found.seconds),
+        ]
+    )
+
+
+def give_up(tx: Transaction, pool_id: int, reason: str) -> None:
+    """Nothing will come of this pool."""
+    tx.pools.apply(pool_id, PoolEvent.GIVEN_UP, reason=reason)
+    tx.events.append("pool.unresolved", {"pool": pool_id, "reason": reason})
+    tx.counters.add([Count("inner_loops", "", "unresolved", 1)])
+
+
+# -- what is remembered from one pool to the next ---------------------------------------------
+
+#: The one note that the trigger keeps; nobody else reads it.
+WATCH = ("trigger", "watch")
+
+
+def read_watch(tx: Transaction, version: int) -> TriggerState:
+    """What has gathered with this version of the detector; a new version begins anew."""
+    kept = tx.notes.get(*WATCH, {})
+    watch = TriggerState.from_dict(kept)
+    return watch if kept.get("version", version) == version else watch.learnt()
+
+
+def keep_watch(tx: Transaction, version: int, watch: TriggerState) -> None:
+    tx.notes.set(*WATCH, {"version": version, **watch.to_dict()})
+
+
+def read_drift(tx: Transaction, sources: Collection[str]) -> dict[str, Mapping[str, Any]]:
+    kept = tx.notes.get_many(DRIFT, sources)
+    return {source: note["state"] for source, note in kept.items()}
+
+
+def keep_drift(tx: Transaction, seen: PoolInspection) -> None:
+    """Remember what a pool taught about its sources, and tell of what began or ended."""
+    told = {source: verdict.to_json() for source, verdict in seen.verdicts.items()}
+    tx.notes.set_many(
+        DRIFT, {s: {"state": seen.states[s], "verdict": told[s]} for s in seen.verdicts}
+    )
+    for source, verdict in seen.verdicts.items():
+        if verdict.started or verdict.ended:
+            kind = "drift.detected" if verdict.started else "drift.ended"
+            tx.events.append(kind, told[source], source=source)
+
+
+def accept_shift(tx: Transaction, sources: Collection[str]) -> None:
+    """The present look of these sources has been learnt: it is normal from here on."""
+    for source in sources:
+        note = tx.notes.get(DRIFT, source)
+        if note is not None:
+            state = accept(note["state"], tx.now.timestamp())
+            verdict = {**note["verdict"], "shifted": False, "accepted": True}
+            tx.notes.set(DRIFT, source, {"state": state, "verdict": verdict})

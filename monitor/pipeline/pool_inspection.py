@@ -1,0 +1,102 @@
+"""A pool, seen by the detector in use: what seems new in it, and what shift explains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import betabinom
+
+from monitor.images.image_stats import STATS
+from monitor.novelty.arrays import Floats
+from monitor.novelty.detector import Calibration
+from monitor.novelty.drift.explained_by_shift import SourceSplit
+from monitor.novelty.drift.pool_drift import observe_pool
+from monitor.novelty.drift.source_drift import DriftSettings, DriftVerdict, Sketch
+from monitor.novelty.trigger.decision import Evidence
+from monitor.novelty.trigger.pool_novelty import measure_novelty
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceHistory:
+    """What is remembered of the sources of a pool: their drift, and when they were seen."""
+
+    states: Mapping[str, Mapping[str, Any]]
+    seen_at: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolInspection:
+    """Two answers for each source: does something seem new, and are known classes shifted?
+
+    ``seen`` is what the trigger weighs, once the shift of a source is taken back. ``novel`` has
+    of each source how many images the look at the whole pool calls new, ``explained`` how many
+    lie above T_inner because of a shift.
+    """
+
+    seen: Evidence
+    images: dict[str, int]
+    novel: dict[str, int]
+    explained: dict[str, int]
+    verdicts: dict[str, DriftVerdict]
+    states: dict[str, dict[str, Any]]
+
+
+def inspect_pool(
+    sketch: Sketch,
+    features: Floats,
+    sources: np.ndarray,
+    stats: Floats,
+    past: SourceHistory,
+    settings: DriftSettings,
+    *,
+    seed: int = 0,
+) -> PoolInspection:
+    """Weigh a pool, source by source."""
+    names = sources.astype(str)
+    found = observe_pool(
+        sketch,
+        past.states,
+        features,
+        names.tolist(),
+        at=past.seen_at,
+        stats=stats if len(stats) else None,
+        names=STATS if len(stats) else (),
+        settings=settings,
+    )
+    parts = found.split.sources
+    shifted = [source for source, part in parts.items() if part.shifted]
+    clean = ~np.isin(names, shifted)
+    novel = {source: part.left for source, part in parts.items() if part.shifted}
+    strength: Mapping[str, float] = {}
+    references = 0
+    if clean.any():
+        # Shift blurs as well as moves, so beside clean references everything shifted looks new;
+        # of such a source only what the shift leaves unexplained counts.
+        seen = measure_novelty(sketch.detector, features[clean], names[clean].tolist(), seed=seed)
+        strength, references = seen.strength, seen.references
+        novel |= {str(s): int(seen.novel[names[clean] == s].sum()) for s in np.unique(names[clean])}
+    calibration = sketch.detector.fre_calibration
+    return PoolInspection(
+        seen=Evidence(
+            strength=strength,
+            images=int(clean.sum()),
+            references=references,
+            shifted={s: _left_by_chance(parts[s], calibration) for s in shifted},
+        ),
+        images={source: part.samples for source, part in parts.items()},
+        novel=novel,
+        explained={source: part.explained for source, part in parts.items() if part.explained},
+        verdicts=dict(found.verdicts),
+        states=dict(found.states),
+    )
+
+
+def _left_by_chance(part: SourceSplit, calibration: Calibration) -> float:
+    """How likely chance leaves as many images of a shifted source above T_inner."""
+    above = calibration.exceedance * calibration.count
+    return float(
+        betabinom.sf(part.left - 1, part.samples, above + 1, calibration.count - above + 1)
+    )

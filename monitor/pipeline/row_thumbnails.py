@@ -1,0 +1,72 @@
+"""Thumbnails and labels of single rows: the work of the querier.
+
+Image bytes are read where they lie and stay there; what leaves is a thumbnail, encoded anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from monitor.feed.batch_plan import PlannedBatch
+from monitor.feed.batch_reader import BatchReader
+from monitor.feed.contract import Columns
+from monitor.feed.errors import FeedError
+from monitor.feed.feed_storage import Source
+from monitor.feed.row_parsing import Row
+from monitor.images.decode import Decoding
+from monitor.images.reject_reasons import Rejected
+from monitor.images.thumbnail import SIDE, render_thumbnail
+
+
+@dataclass(frozen=True, slots=True)
+class RowThumbnail:
+    """What a person is shown, and what the label column says, if there is one.
+
+    Both may be None: a feed's file can be gone by the time somebody is asked about it.
+    """
+
+    thumbnail: bytes | None = None
+    label: str | None = None
+
+
+class ThumbnailReader:
+    """Reads single rows of the feed and renders them."""
+
+    def __init__(
+        self,
+        source: Source,
+        columns: Columns,
+        decoding: Decoding,
+        *,
+        default_source: str | None = None,
+        side: int = SIDE,
+    ) -> None:
+        self._source = source
+        self._columns = columns
+        self._decoding = decoding
+        self._default_source = default_source
+        self._side = side
+
+    def render(self, places: Sequence[tuple[str, int]]) -> list[RowThumbnail]:
+        """One thumbnail for each (file, row), in their order."""
+        order = sorted(range(len(places)), key=lambda i: places[i])
+        rendered = dict(zip(order, self._in_order([places[i] for i in order]), strict=True))
+        return [rendered[i] for i in range(len(places))]
+
+    def _in_order(self, places: Sequence[tuple[str, int]]) -> Iterator[RowThumbnail]:
+        """Sorted by file and row, so that each file is walked through once."""
+        with BatchReader(
+            self._source, self._columns, default_source=self._default_source
+        ) as reader:
+            for path, row in places:
+                try:
+                    batch = reader.read(PlannedBatch(self._source.stat(path), row, 1))
+                except FeedError:
+                    yield RowThumbnail()
+                else:
+                    yield self._thumbnail(batch.rows[0]) if batch.rows else RowThumbnail()
+
+    def _thumbnail(self, row: Row) -> RowThumbnail:
+        rendered = render_thumbnail(row.image, self._decoding, self._side)
+        return RowThumbnail(None if isinstance(rendered, Rejected) else rendered, row.label)

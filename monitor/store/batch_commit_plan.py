@@ -1,0 +1,196 @@
+"""What a commit will write, decided before anything is written: duplicates out, rows counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import pyarrow as pa
+
+from monitor.images.image_identity import image_key
+from monitor.store.errors import BatchMismatch
+from monitor.store.ledger import BatchOutcome
+from monitor.store.output_files import DUPLICATE, NOVEL, REJECTED, VERDICTS, checked, table
+from monitor.store.records import Batch, Count
+from monitor.store.score_histogram import score_counts
+
+#: The counters of batches by outcome, of images by source and outcome (known, novel, duplicate,
+#: rejected), and of rejected images by source and reason.
+BATCHES, IMAGES, REJECTIONS = "batches", "images", "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredBatch:
+    """Everything that was computed for a batch, still in memory.
+
+    Rows of ``verdicts`` and ``rejected`` together must be the rows of the batch. ``features`` holds
+    the rows that join the pool ``pool_id`` (``output_files.features_schema``). With ``exceedance``,
+    the share of known images above T_inner, the scores are counted.
+    """
+
+    batch_id: int
+    detector_version: int
+    verdicts: pa.Table
+    rejected: pa.Table
+    features: pa.Table | None = None
+    pool_id: int | None = None
+    counts: Sequence[Count] = ()
+    exceedance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCommit:
+    """A batch whose duplicates are among its rejected rows, and what the ledger will say of it."""
+
+    scored: ScoredBatch
+    outcome: BatchOutcome
+    digests: tuple[bytes, ...]
+    counts: tuple[Count, ...]
+
+
+def validate(scored: ScoredBatch) -> None:
+    checked(scored.verdicts, VERDICTS)
+    checked(scored.rejected, REJECTED)
+
+
+def plan_batches(
+    scored: Sequence[ScoredBatch],
+    ledger: Mapping[int, Batch],
+    digests: Sequence[Sequence[bytes]],
+    seen: Mapping[bytes, int],
+) -> list[PlannedCommit]:
+    """Decide the duplicates, in the order of the batches.
+
+    ``digests`` name the images of each batch (:func:`digests_of`), ``seen`` those that earlier
+    commits brought.
+    """
+    known = dict(seen)
+    plans = []
+    for one, named in zip(scored, digests, strict=True):
+        batch = ledger[one.batch_id]
+        _refuse_missing_rows(batch, one)
+        plans.append(_plan(one, batch, named, known))
+    return plans
+
+
+def digests_of(verdicts: pa.Table) -> list[bytes]:
+    sources = verdicts.column("source_id").to_pylist()
+    images = verdicts.column("image_id").to_pylist()
+    return [image_key(s, i) for s, i in zip(sources, images, strict=True)]
+
+
+def consecutive(plans: Sequence[PlannedCommit]) -> Iterator[Sequence[PlannedCommit]]:
+    """Batches without a gap between their numbers, which share files, in the order of the numbers.
+
+    A file is named after the first and the last batch in it, and hides other files inside that
+    range from readers; over a gap it would hide the batch that is still to come.
+    """
+    plans = sorted(plans, key=lambda plan: plan.scored.batch_id)
+    ids = [plan.scored.batch_id for plan in plans]
+    cuts = [index for index, (a, b) in enumerate(pairwise(ids), start=1) if b != a + 1]
+    for start, end in pairwise([0, *cuts, len(plans)]):
+        if end > start:
+            yield plans[start:end]
+
+
+def _refuse_missing_rows(batch: Batch, scored: ScoredBatch) -> None:
+    given = scored.verdicts.num_rows + scored.rejected.num_rows
+    if given != batch.rows:
+        raise BatchMismatch(
+            f"batch {batch.id}: {batch.rows} rows were planned, but {scored.verdicts.num_rows} "
+            f"verdicts and {scored.rejected.num_rows} rejected rows make {given}; "
+            "every row needs a verdict or a reason"
+        )
+
+
+def _plan(
+    scored: ScoredBatch, batch: Batch, digests: Sequence[bytes], known: dict[bytes, int]
+) -> PlannedCommit:
+    """One batch; its own images join ``known``, so that later rows meet them."""
+    keep: list[bool] = []
+    details: list[str] = []
+    for digest in digests:
+        brought_by = known.get(digest)
+        keep.append(brought_by is None)
+        if brought_by is None:
+            known[digest] = batch.id
+        else:
+            details.append(f"already seen in batch {brought_by}")
+    if details:
+        digests = [digest for digest, kept in zip(digests, keep, strict=True) if kept]
+    unique = _without_duplicates(scored, keep, details) if details else scored
+    words = unique.verdicts.column("verdict").to_pylist()
+    novel = words.count(NOVEL)
+    duplicates = unique.rejected.slice(scored.rejected.num_rows).column("source_id").to_pylist()
+    images = Counter(zip(unique.verdicts.column("source_id").to_pylist(), words, strict=True))
+    images.update((source, DUPLICATE) for source in duplicates)
+    rate = scored.exceedance
+    scores = () if rate is None else score_counts(unique.verdicts, rate)
+    return PlannedCommit(
+        scored=unique,
+        outcome=BatchOutcome(
+            batch=batch,
+            detector_version=scored.detector_version,
+            known=len(words) - novel,
+            novel=novel,
+            rejected=scored.rejected.num_rows,
+            duplicates=len(duplicates),
+        ),
+        digests=tuple(digests),
+        counts=(
+            Count(BATCHES, "", "done", 1),
+            *(Count(IMAGES, source, word, number) for (source, word), number in images.items()),
+            *_reasons(scored.rejected),
+            *scored.counts,
+            *scores,
+        ),
+    )
+
+
+def _without_duplicates(
+    scored: ScoredBatch, keep: Sequence[bool], details: list[str]
+) -> ScoredBatch:
+    """Duplicates leave the verdicts and the features and join the rejected rows."""
+    dropped = scored.verdicts.filter(pa.array([not kept for kept in keep], pa.bool_()))
+    # A feature row belongs to a verdict by its place in the feed, not by its image id: of two
+    # rows with the same id the first keeps its features.
+    places = set(_places(dropped))
+    return replace(
+        scored,
+        verdicts=scored.verdicts.filter(pa.array(keep, pa.bool_())),
+        rejected=pa.concat_tables([scored.rejected, _as_rejected(dropped, details)]),
+        features=None if scored.features is None else _without(scored.features, places),
+    )
+
+
+def _reasons(rejected: pa.Table) -> Iterator[Count]:
+    pairs = zip(
+        rejected.column("source_id").to_pylist(),
+        rejected.column("reason").to_pylist(),
+        strict=True,
+    )
+    for (source, reason), number in Counter(pairs).items():
+        # A row so broken that its source cannot be read is counted under no source.
+        yield Count(IMAGES, source or "", "rejected", number)
+        yield Count(REJECTIONS, source or "", reason, number)
+
+
+def _places(found: pa.Table) -> list[tuple[str, int]]:
+    return list(zip(found.column("file").to_pylist(), found.column("row").to_pylist(), strict=True))
+
+
+def _without(found: pa.Table, places: set[tuple[str, int]]) -> pa.Table:
+    return found.filter(pa.array([place not in places for place in _places(found)], pa.bool_()))
+
+
+def _as_rejected(dropped: pa.Table, details: list[str]) -> pa.Table:
+    return table(
+        REJECTED,
+        {
+            **{name: dropped.column(name) for name in ("image_id", "source_id", "file", "row")},
+            "reason": [DUPLICATE] * len(details),
+            "detail": details,
+        },
+    )

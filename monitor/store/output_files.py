@@ -1,0 +1,333 @@
+"""The Parquet files that others read: fixed columns, names that say what they cover.
+
+**Names.** ``verdicts/b000000000123.parquet`` holds batch 123,
+``verdicts/b000000000100-000000000199.parquet`` batches 100 to 199 merged into one file, and a
+``~2`` before the suffix says that a file was rewritten twice (a purge). Discoveries are
+numbered by detector version in the same way (``discoveries/v000000000002.parquet``), settled
+verdicts by settlement (``settled/s000000000007.parquet``).
+
+**The reader's rule.** List the folder once. Leave out names that begin with a dot. Leave out a
+file whose range lies inside the range of another file of the listing; of two with the same
+range take the higher ``~`` number. What is left holds every committed row exactly once, also
+while files are being merged. If a file has gone when you open it, list again.
+:func:`current` does this; :func:`covered` is the rule itself. Of several settled rows of one
+image the last one stands; merging drops the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from monitor.store.atomic_files import Folder, Staged
+from monitor.store.errors import TableMismatch
+
+_TIME = pa.timestamp("us", tz="UTC")
+
+
+VERDICTS = pa.schema(
+    [
+        pa.field("image_id", pa.string(), nullable=False),
+        pa.field("source_id", pa.string(), nullable=False),
+        pa.field("captured_at", _TIME),
+        pa.field("score", pa.float32(), nullable=False),
+        pa.field("score_ratio", pa.float32(), nullable=False),
+        pa.field("p_known", pa.float32(), nullable=False),
+        pa.field("verdict", pa.string(), nullable=False),
+        pa.field("nearest_class", pa.string()),
+        pa.field("nearest_class_name", pa.string()),
+        pa.field("detector_version", pa.int32(), nullable=False),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+    ]
+)
+
+REJECTED = pa.schema(
+    [
+        pa.field("image_id", pa.string()),
+        pa.field("source_id", pa.string()),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("detail", pa.string()),
+    ]
+)
+
+DISCOVERIES = pa.schema(
+    [
+        pa.field("image_id", pa.string(), nullable=False),
+        pa.field("source_id", pa.string(), nullable=False),
+        pa.field("captured_at", _TIME),
+        pa.field("class_id", pa.string(), nullable=False),
+        pa.field("class_name", pa.string(), nullable=False),
+        pa.field("by", pa.string(), nullable=False),
+        pa.field("confidence", pa.float32()),
+        pa.field("detector_version", pa.int32(), nullable=False),
+        pa.field("pool", pa.int64()),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+    ]
+)
+
+SETTLED = pa.schema(
+    [
+        pa.field("image_id", pa.string(), nullable=False),
+        pa.field("source_id", pa.string(), nullable=False),
+        pa.field("captured_at", _TIME),
+        pa.field("verdict", pa.string(), nullable=False),
+        pa.field("class_id", pa.string()),
+        pa.field("class_name", pa.string()),
+        pa.field("probability", pa.float32(), nullable=False),
+        pa.field("by", pa.string(), nullable=False),
+        pa.field("pool", pa.int64(), nullable=False),
+        pa.field("detector_version", pa.int32(), nullable=False),
+        pa.field("revision", pa.int32(), nullable=False),
+    ]
+)
+
+#: The verdict column's two words, and who can have assigned a discovery.
+KNOWN, NOVEL = "known", "novel"
+BY_PERSON, BY_PSEUDO_LABEL = "person", "pseudo-label"
+
+#: What a settled verdict can say beside ``known``, and what can have decided it beside a person.
+NEW, SHIFTED, UNDECIDED = "new", "shifted", "undecided"
+BY_SPREAD, BY_SCORE, BY_POOL = "spread", "score", "pool"
+SETTLED_VERDICTS = (KNOWN, NEW, SHIFTED, UNDECIDED)
+SETTLED_BY = (BY_PERSON, BY_SPREAD, BY_SCORE, BY_POOL)
+
+#: Where files wait that are written before the transaction which gives them their names.
+STAGING = "staging"
+
+#: The reason under which a repeated image stands in ``rejected/``.
+DUPLICATE = "duplicate"
+
+
+#: Figures about how an image was taken (``monitor.images.image_stats``), kept beside its features.
+STATS = 8
+
+
+def features_schema(dimension: int) -> pa.Schema:
+    """Spooled features: what a pool needs to be scored again and asked about."""
+    return pa.schema(
+        [
+            pa.field("image_id", pa.string(), nullable=False),
+            pa.field("source_id", pa.string(), nullable=False),
+            pa.field("captured_at", _TIME),
+            pa.field("score", pa.float32(), nullable=False),
+            pa.field("score_ratio", pa.float32(), nullable=False),
+            pa.field("nearest_class", pa.string()),
+            pa.field("file", pa.string(), nullable=False),
+            pa.field("row", pa.int64(), nullable=False),
+            pa.field("features", pa.list_(pa.float32(), dimension), nullable=False),
+            pa.field("stats", pa.list_(pa.float32(), STATS)),
+        ]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A folder of output files: its columns and the letter its numbers begin with."""
+
+    folder: str
+    letter: str
+    schema: pa.Schema
+
+
+KINDS: Mapping[str, Kind] = {
+    kind.folder: kind
+    for kind in (
+        Kind("verdicts", "b", VERDICTS),
+        Kind("rejected", "b", REJECTED),
+        Kind("discoveries", "v", DISCOVERIES),
+        # Discoveries of a version that the gate holds; they become visible with it.
+        Kind("held", "v", DISCOVERIES),
+        Kind("settled", "s", SETTLED),
+    )
+}
+
+_NAME = re.compile(r"^[bsv](\d+)(?:-(\d+))?(?:~(\d+))?\.parquet$")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """What a file's name says about it."""
+
+    first: int
+    last: int
+    generation: int = 0
+
+    @classmethod
+    def parse(cls, name: str) -> Span | None:
+        """From the last part of a path; None when it is not one of our names.
+
+        >>> Span.parse("verdicts/b000000000100-000000000199~2.parquet")
+        Span(first=100, last=199, generation=2)
+        >>> Span.parse("verdicts/.b000000000001.parquet.6b1f.tmp") is None
+        True
+        """
+        found = _NAME.match(name.rpartition("/")[2])
+        if found is None:
+            return None
+        first, last, generation = found.groups()
+        return cls(int(first), int(last or first), int(generation or 0))
+
+    def name(self, letter: str) -> str:
+        """The file name; twelve digits, so that sorting names sorts numbers for ever.
+
+        >>> Span(7, 7).name("b"), Span(7, 9, 1).name("b")
+        ('b000000000007.parquet', 'b000000000007-000000000009~1.parquet')
+        """
+        last = f"-{self.last:012d}" if self.last != self.first else ""
+        again = f"~{self.generation}" if self.generation else ""
+        return f"{letter}{self.first:012d}{last}{again}.parquet"
+
+    def hides(self, other: Span) -> bool:
+        """Whether a reader who sees both must leave ``other`` out."""
+        if (self.first, self.last) == (other.first, other.last):
+            return self.generation > other.generation
+        return self.first <= other.first and other.last <= self.last
+
+
+def covered(names: Iterable[str]) -> set[str]:
+    """Of one listing, the names that a reader must leave out (see the module's rule).
+
+    >>> sorted(covered(["b1.parquet", "b2.parquet", "b1-2.parquet", "b3.parquet"]))
+    ['b1.parquet', 'b2.parquet']
+    """
+    spans = sorted(
+        ((span, name) for name in names if (span := Span.parse(name)) is not None),
+        # Wide spans first, so that whatever hides a span has been met before it.
+        key=lambda pair: (pair[0].first, -pair[0].last, -pair[0].generation),
+    )
+    hidden: set[str] = set()
+    cover: Span | None = None
+    for span, name in spans:
+        if cover is not None and cover.hides(span):
+            hidden.add(name)
+        elif cover is None or span.last > cover.last:
+            cover = span
+    return hidden
+
+
+def current(folder: Folder, kind: str) -> list[str]:
+    """The files that a reader should open now, by the reader's rule, in order."""
+    names = [entry.name for entry in folder.list(kind) if Span.parse(entry.name) is not None]
+    hidden = covered(names)
+    return [name for name in names if name not in hidden]
+
+
+def output_name(kind: str, span: Span) -> str:
+    return f"{kind}/{span.name(KINDS[kind].letter)}"
+
+
+def spool_folder(pool_id: int) -> str:
+    """Features are spooled per pool, so that a finished pool is dropped as one folder."""
+    return f"features/pool-{pool_id:09d}"
+
+
+def spool_name(pool_id: int, span: Span) -> str:
+    return f"{spool_folder(pool_id)}/{span.name('b')}"
+
+
+def table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
+    """Columns of plain lists or arrays, as a table of exactly this schema.
+
+    >>> table(REJECTED, {"file": ["a"], "row": [0], "reason": ["truncated"]}).num_rows
+    1
+    """
+    unknown = sorted(set(columns) - set(schema.names))
+    if unknown:
+        raise TableMismatch(f"columns {', '.join(unknown)}: not part of {', '.join(schema.names)}")
+    rows = len(next(iter(columns.values()))) if columns else 0
+    arrays = []
+    for field in schema:
+        values = columns.get(field.name)
+        if values is None and not field.nullable and rows:
+            raise TableMismatch(
+                f"column {field.name}: is missing and must have a value in each row"
+            )
+        arrays.append(pa.nulls(rows, field.type) if values is None else _array(values, field))
+    return checked(pa.Table.from_arrays(arrays, schema=schema), schema)
+
+
+def checked(found: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table, if it has this schema and no nulls where none may be."""
+    if not found.schema.equals(schema):
+        raise TableMismatch(f"the table has {found.schema}, the file must have {schema}")
+    for field in schema:
+        if not field.nullable and found.column(field.name).null_count:
+            raise TableMismatch(f"column {field.name}: has empty values and must have none")
+    return found
+
+
+def _array(values: Any, field: pa.Field) -> Any:
+    if pa.types.is_fixed_size_list(field.type):
+        return feature_column(values)
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values.cast(field.type)
+    return pa.array(values, type=field.type)
+
+
+def feature_column(features: npt.NDArray[np.float32]) -> pa.FixedSizeListArray:
+    """(n, d) float32 as a column, without copying when it is contiguous."""
+    flat = np.ascontiguousarray(features, dtype=np.float32).reshape(-1)
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat), features.shape[1])
+
+
+def feature_matrix(column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
+    """Back to (n, d) float32."""
+    dimension = column.type.list_size
+    pieces = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    flat = np.concatenate(pieces) if pieces else np.empty(0, np.float32)
+    return np.asarray(flat, dtype=np.float32).reshape(-1, dimension)
+
+
+def stage_table(folder: Folder, name: str, found: pa.Table, *, into: str | None = None) -> Staged:
+    """Write a table under a temporary name; same table, same bytes."""
+    # Features are stored as they are. A dictionary of numbers that never repeat, their minima,
+    # and zstd on their random bits took fourteen times as long and saved a tenth of the size.
+    plain = [field.name for field in found.schema if pa.types.is_fixed_size_list(field.type)]
+    packed = [name for name in found.schema.names if name not in plain]
+    codecs = {
+        **dict.fromkeys(packed, "zstd"),
+        **{f"{name}.list.element": "none" for name in plain},
+    }
+
+    buffer = pa.BufferOutputStream()
+    pq.write_table(
+        found,
+        buffer,
+        compression=codecs if plain else "zstd",
+        use_dictionary=packed,
+        write_statistics=packed,
+    )
+
+    def write(sink: IO[bytes]) -> None:
+        sink.write(memoryview(buffer.getvalue()))
+
+    return folder.stage(name, write, into=into)
+
+
+def write_table(folder: Folder, name: str, found: pa.Table) -> Staged:
+    """Write a table under its name at once, for those who need no transaction around it."""
+    staged = stage_table(folder, name, found)
+    staged.publish()
+    return staged
+
+
+def read_table(folder: Folder, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    with folder.filesystem.open_input_file(folder.path(name)) as file:
+        return pq.read_table(file, columns=None if columns is None else list(columns))
+
+
+def count_rows(folder: Folder, name: str) -> int:
+    """From the footer alone."""
+    with folder.filesystem.open_input_file(folder.path(name)) as file:
+        return int(pq.ParquetFile(file).metadata.num_rows)

@@ -1,0 +1,280 @@
+"""Immediate and settled verdicts as one table, as they stand now.
+
+Verdict files are read in their order, a row group at a time. A group of them covers a range of
+batches, the settlements say which pools hold images of those batches, and only the settled rows of
+these pools are in memory. Cost and memory depend on what is read, not on how often verdicts were
+settled again: merging keeps one row for each image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from monitor.store.errors import NotFound, WrongState
+from monitor.store.output_files import KNOWN, NOVEL, SETTLED_VERDICTS, VERDICTS
+from monitor.store.records import ClassRow, Output
+from monitor.store.recovery import settled
+from monitor.store.settled_rows import KEY, LOOKS, May, row_groups, standing_rows
+from monitor.store.store import Store, Transaction
+
+#: What a filter can ask for: a settled verdict, or an immediate one that nothing has settled yet.
+VERDICT_WORDS = (*SETTLED_VERDICTS, NOVEL)
+
+#: Columns of a settled row, and their names beside the immediate verdict.
+_SETTLED_AS = {
+    "verdict": "settled_verdict",
+    "class_id": "class_id",
+    "class_name": "class_name",
+    "probability": "probability",
+    "by": "by",
+    "pool": "pool",
+    "revision": "revision",
+    "detector_version": "settled_by_version",
+}
+
+STANDING = pa.schema(
+    [
+        *(
+            field.with_name("verdict_immediate") if field.name == "verdict" else field
+            for field in VERDICTS
+        ),
+        pa.field("settled_verdict", pa.string()),
+        pa.field("class_id", pa.string()),
+        pa.field("class_name", pa.string()),
+        pa.field("probability", pa.float32()),
+        pa.field("by", pa.string()),
+        pa.field("pool", pa.int64()),
+        pa.field("revision", pa.int32()),
+        pa.field("settled_by_version", pa.int32()),
+    ]
+)
+"""The columns of :func:`read_verdicts`; those from ``settled_verdict`` on are empty until a pool is
+settled."""
+
+#: Verdict files are read together up to about so many rows, so that a settled file which covers
+#: several of them is opened once.
+GROUP_ROWS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    source: str | None
+    since: datetime | None
+    until: datetime | None
+    class_id: str | None
+    verdict: str | None
+
+    def may(self) -> dict[str, May]:
+        """By what the footer of a file says, without reading it."""
+        source, since, until = self.source, self.since, self.until
+        tests: dict[str, May] = {}
+        if source is not None:
+            tests["source_id"] = lambda low, high: low <= source <= high
+        if since is not None or until is not None:
+            tests["captured_at"] = lambda low, high: (
+                (since is None or high >= since) and (until is None or low < until)
+            )
+        return tests
+
+    def immediate(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those rows that source and time allow."""
+        if self.source is not None:
+            rows = rows.filter(pc.equal(rows.column("source_id"), self.source))
+        if self.since is not None:
+            captured = rows.column("captured_at")
+            rows = rows.filter(pc.greater_equal(captured, pa.scalar(self.since, captured.type)))
+        if self.until is not None:
+            captured = rows.column("captured_at")
+            rows = rows.filter(pc.less(captured, pa.scalar(self.until, captured.type)))
+        return rows
+
+    def standing(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those rows that verdict and class allow, once what was settled is known."""
+        if self.verdict is not None:
+            verdict = pc.coalesce(rows.column("settled_verdict"), rows.column("verdict_immediate"))
+            rows = rows.filter(pc.equal(verdict, self.verdict))
+        if self.class_id is not None:
+            # Not settled yet, an image counts to the class that it resembles if it looks known.
+            unsettled = pc.and_(
+                pc.is_null(rows.column("settled_verdict")),
+                pc.equal(rows.column("verdict_immediate"), KNOWN),
+            )
+            nearest = pc.if_else(unsettled, rows.column("nearest_class"), None)
+            rows = rows.filter(
+                pc.equal(pc.coalesce(rows.column("class_id"), nearest), self.class_id)
+            )
+        return rows
+
+    @property
+    def settled_only(self) -> bool:
+        return self.verdict is not None and self.verdict not in (KNOWN, NOVEL)
+
+
+def read_verdicts(
+    store: Store,
+    *,
+    source: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    class_: str | None = None,
+    verdict: str | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Every image's immediate verdict with its settled one beside it, in the order of the feed.
+
+    The columns are :data:`STANDING`. Of several settled rows the last one stands. Class ids are
+    followed through merges, and names are those of today, whatever the files say. ``since`` is
+    included, ``until`` is not; an image without a capture time is left out by either.
+
+    ``verdict`` is the settled one (``known``, ``new``, ``shifted``, ``undecided``) or, where
+    nothing is settled yet, the immediate one (``known``, ``novel``). ``class_`` is an id or a name:
+    the settled class, or the nearest one of an image that looks known and is not settled yet.
+
+    >>> import tempfile
+    >>> with Store.open(tempfile.mkdtemp()) as store:
+    ...     pa.Table.from_batches(read_verdicts(store), STANDING).num_rows
+    0
+    """
+    if verdict is not None and verdict not in VERDICT_WORDS:
+        raise WrongState(f"verdict {verdict!r}: is none of {', '.join(VERDICT_WORDS)}")
+    with store.reading() as tx:
+        classes = {row.id: tx.classes.resolve(row.id) for row in tx.classes.all()}
+        class_id = None if class_ is None else find_class(tx, class_).id
+        outputs = tx.outputs.of_kind("verdicts")
+    wanted = _Wanted(source, since, until, class_id, verdict)
+    return _stream(store, outputs, wanted, classes)
+
+
+def find_class(tx: Transaction, text: str) -> ClassRow:
+    """The class that an id (also one merged since) or a name means; the living one first."""
+    rows = tx.classes.all()
+    by_id = next((row for row in rows if row.id == text), None)
+    named = [row for row in rows if row.name == text]
+    found = by_id or next((row for row in named if row.living), None) or next(iter(named), None)
+    if found is None:
+        raise NotFound(f"class {text!r}: there is no class with this id or name")
+    return tx.classes.resolve(found.id)
+
+
+def _stream(
+    store: Store, outputs: Sequence[Output], wanted: _Wanted, classes: Mapping[str, ClassRow]
+) -> Iterator[pa.RecordBatch]:
+    for group in _groups(outputs):
+        beside = _Settled(store, group)
+        if wanted.settled_only and not beside.says(wanted.verdict):
+            continue
+        for output in group:
+            for rows in _read(store, output, outputs, wanted.may()):
+                rows = wanted.immediate(rows)
+                if rows.num_rows:
+                    rows = wanted.standing(_today(beside.join(rows), classes))
+                if rows.num_rows:
+                    yield rows
+
+
+def _groups(outputs: Sequence[Output]) -> Iterator[list[Output]]:
+    group: list[Output] = []
+    for output in outputs:
+        if group and sum(one.rows for one in group) + output.rows > GROUP_ROWS:
+            yield group
+            group = []
+        group.append(output)
+    if group:
+        yield group
+
+
+class _Settled:
+    """The settled rows that stand beside the verdicts of some files, read when they are needed."""
+
+    def __init__(self, store: Store, group: Sequence[Output]) -> None:
+        self._store, self._first, self._last = store, group[0].first, group[-1].last
+        self._loaded: tuple[pa.Table, Any] | None = None
+
+    def says(self, verdict: str | None) -> bool:
+        """Whether any of them is of this verdict."""
+        return bool(pc.any(pc.equal(self._load()[0].column("verdict"), verdict)).as_py())
+
+    def join(self, verdicts: pa.RecordBatch) -> pa.RecordBatch:
+        rows, keys = self._load()
+        at = pc.index_in(_keys(verdicts), value_set=keys)
+        beside = rows.select(list(_SETTLED_AS)).take(at).combine_chunks()
+        columns = [*verdicts.columns, *(_one(beside.column(name)) for name in _SETTLED_AS)]
+        return pa.RecordBatch.from_arrays(columns, schema=STANDING)
+
+    def _load(self) -> tuple[pa.Table, Any]:
+        if self._loaded is None:
+            with self._store.reading() as tx:
+                pools = tx.settlements.pools_of_batches(self._first, self._last)
+            rows = standing_rows(self._store, pools).combine_chunks()
+            self._loaded = rows, _one(_keys(rows))
+        return self._loaded
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def _keys(rows: pa.Table | pa.RecordBatch) -> Any:
+    """Source and image in one, with something between them that neither can have."""
+    source, image = (rows.column(name) for name in KEY)
+    return pc.binary_join_element_wise(source, image, "\x00")
+
+
+def _today(rows: pa.RecordBatch, classes: Mapping[str, ClassRow]) -> pa.RecordBatch:
+    """Ids followed through merges, names as they are now."""
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    for id_column, name_column in (
+        ("nearest_class", "nearest_class_name"),
+        ("class_id", "class_name"),
+    ):
+        coded = columns[id_column].dictionary_encode()
+        known = [classes.get(one) for one in coded.dictionary.to_pylist()]
+        ids = [
+            one if row is None else row.id
+            for one, row in zip(coded.dictionary.to_pylist(), known, strict=True)
+        ]
+        names = pa.array([None if row is None else row.name for row in known], pa.string())
+        columns[id_column] = pa.array(ids, pa.string()).take(coded.indices)
+        # A class that this store does not know keeps the name that the file gives it.
+        columns[name_column] = pc.coalesce(names.take(coded.indices), columns[name_column])
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=rows.schema)
+
+
+def _read(
+    store: Store, output: Output, listed: Sequence[Output], may: dict[str, May]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file; if it has been merged since it was listed, its part of the merged one."""
+    name, skipped = settled(store.folder, output), 0
+    begun = False
+    for look in reversed(range(LOOKS)):
+        try:
+            for start, batch in row_groups(store.folder, name, may):
+                begun = True
+                first = max(start, skipped)
+                last = min(start + batch.num_rows, skipped + output.rows)
+                if first < last:
+                    yield batch.slice(first - start, last - first)
+            return
+        except FileNotFoundError:
+            if begun or not look:
+                raise
+            name, skipped = _merged(store, output, listed)
+
+
+def _merged(store: Store, output: Output, listed: Sequence[Output]) -> tuple[str, int]:
+    """Where the rows of a file are now: merging keeps the order of its parts."""
+    with store.reading() as tx:
+        around = [
+            one
+            for one in tx.outputs.of_kind("verdicts")
+            if one.first <= output.first and output.last <= one.last
+        ]
+    parts = [one for one in listed if around and around[0].first <= one.first <= around[0].last]
+    if not around or sum(one.purged for one in parts) != around[0].purged:
+        raise WrongState(f"{output.name}: was purged while it was being read; read again")
+    return around[0].name, sum(one.rows for one in parts if one.first < output.first)

@@ -1,0 +1,16 @@
+"""Names in the store that one room writes and another one reads."""
+
+from __future__ import annotations
+
+#: The lease of the one monitor that works on a state.
+COORDINATOR_LEASE = "coordinator"
+
+#: Notes by kind and key: the monitor's heartbeat, and what the trigger would notice.
+HEARTBEAT = ("monitor", "coordinator")
+SENSITIVITY = ("sensitivity", "latest")
+
+#: Kinds of notes with one for each source: when it last sent, and its drift.
+SOURCES = "source"
+DRIFT = "drift"
+#: What the monitor waits for, as it notes it itself.
+OUTAGES = ("monitor", "outages")

@@ -1,0 +1,325 @@
+"""The tables, as they are now. ``migrations.py`` brings older state here.
+
+Indexes are chosen so that the cost of a batch does not grow with the months behind it: what is
+still to do is found through partial indexes that only hold the unfinished rows, duplicates
+through the primary key of ``seen``, and everything else is reached by its number.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+from monitor.store.column_types import BigId, Choice, Document, UtcTime
+from monitor.store.states import (
+    AnswerKind,
+    AnswerOutcome,
+    BatchState,
+    ClassOrigin,
+    FileState,
+    PoolState,
+    QueryState,
+    VersionState,
+)
+
+#: Raise it together with a migration that brings the previous layout to this one.
+SCHEMA_VERSION = 4
+
+metadata = MetaData()
+
+schema_version = Table(
+    "schema_version",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("applied_at", UtcTime, nullable=False),
+)
+
+# -- the ledger: which rows of which files are done -------------------------------------------
+
+files = Table(
+    "files",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=False),
+    Column("path", Text, nullable=False, unique=True),
+    Column("size", BigInteger, nullable=False),
+    Column("mtime_ns", BigInteger),
+    Column("digest", Text),
+    Column("rows", BigInteger),
+    Column("state", Choice(FileState), nullable=False),
+    Column("reason", Text),
+    Column("tries", Integer, nullable=False),
+    Column("first_seen_at", UtcTime, nullable=False),
+    Column("updated_at", UtcTime, nullable=False),
+    Index("files_by_state", "state", "id"),
+)
+
+_pending = text("state = 'pending'")
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=False),
+    Column("file_id", BigId, ForeignKey("files.id"), nullable=False),
+    Column("first_row", BigInteger, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("state", Choice(BatchState), nullable=False),
+    Column("reason", Text),
+    Column("tries", Integer, nullable=False),
+    Column("detector_version", Integer),
+    Column("known", BigInteger, nullable=False),
+    Column("novel", BigInteger, nullable=False),
+    Column("rejected", BigInteger, nullable=False),
+    Column("duplicates", BigInteger, nullable=False),
+    Column("settled_at", UtcTime),
+    UniqueConstraint("file_id", "first_row"),
+    # Two in one: the next work in feed order, and "has this file anything left to do".
+    Index(
+        "batches_pending",
+        "file_id",
+        "first_row",
+        sqlite_where=_pending,
+        postgresql_where=_pending,
+    ),
+)
+
+seen = Table(
+    "seen",
+    metadata,
+    Column("digest", LargeBinary, primary_key=True),
+    Column("batch_id", BigId, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+outputs = Table(
+    "outputs",
+    metadata,
+    Column("kind", Text, nullable=False),
+    Column("first", BigInteger, nullable=False),
+    Column("last", BigInteger, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("name", Text, nullable=False, unique=True),
+    Column("rows", BigInteger, nullable=False),
+    Column("purged", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("committed_at", UtcTime, nullable=False),
+    Column("staged", Text),
+    PrimaryKeyConstraint("kind", "first"),
+)
+
+# -- pools, questions, answers ---------------------------------------------------------------
+
+_spooled = text("spool_dropped_at IS NULL")
+
+pools = Table(
+    "pools",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=False),
+    Column("group_name", Text, nullable=False),
+    Column("state", Choice(PoolState), nullable=False),
+    Column("reason", Text),
+    Column("size", BigInteger, nullable=False),
+    Column("above", BigInteger, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("budget", Integer, nullable=False),
+    Column("asked", Integer, nullable=False),
+    Column("detector_version", Integer),
+    Column("resolved_by", Integer),
+    Column("evidence", Document, nullable=False),
+    Column("opened_at", UtcTime, nullable=False),
+    Column("closed_at", UtcTime),
+    Column("finished_at", UtcTime),
+    Column("spool_dropped_at", UtcTime),
+    Index("pools_by_state", "state", "id"),
+    # What still has features: to be settled, or to be dropped.
+    Index("pools_spooled", "id", sqlite_where=_spooled, postgresql_where=_spooled),
+)
+
+pool_members = Table(
+    "pool_members",
+    metadata,
+    Column("pool_id", BigId, ForeignKey("pools.id"), nullable=False),
+    Column("batch_id", BigId, ForeignKey("batches.id"), nullable=False),
+    Column("last_batch", BigId, ForeignKey("batches.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("staged", Text),
+    PrimaryKeyConstraint("pool_id", "batch_id"),
+)
+
+# One row each time that verdicts of a pool's images were settled; ``number`` names the file.
+settlements = Table(
+    "settlements",
+    metadata,
+    Column("number", BigId, primary_key=True, autoincrement=False),
+    Column("pool_id", BigId, ForeignKey("pools.id"), nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    # The batches that brought the pool's images: where a reader finds their first verdicts.
+    Column("first_batch", BigId),
+    Column("last_batch", BigId),
+    Column("at", UtcTime, nullable=False),
+    UniqueConstraint("pool_id", "revision"),
+    Index("settlements_by_batch", "last_batch", "first_batch"),
+)
+
+_open = text("state = 'open'")
+
+queries = Table(
+    "queries",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=False),
+    Column("pool_id", BigId, ForeignKey("pools.id"), nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("batch_id", BigId, ForeignKey("batches.id"), nullable=False),
+    Column("spool_row", BigInteger, nullable=False),
+    Column("image_id", Text, nullable=False),
+    Column("source_id", Text, nullable=False),
+    Column("captured_at", UtcTime),
+    Column("file", Text, nullable=False),
+    Column("row", BigInteger, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("score_ratio", Double, nullable=False),
+    Column("nearest_class", Text),
+    Column("suggestion", Document, nullable=False),
+    Column("thumbnail", Text),
+    Column("state", Choice(QueryState), nullable=False),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcTime),
+    Column("answer_id", BigId),
+    Column("opened_at", UtcTime, nullable=False),
+    Column("closed_at", UtcTime),
+    UniqueConstraint("pool_id", "batch_id", "spool_row"),
+    Index("queries_by_pool", "pool_id", "round", "id"),
+    Index("queries_open", "id", sqlite_where=_open, postgresql_where=_open),
+    Index("queries_by_thumbnail", "thumbnail"),
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=False),
+    Column("query_id", BigId, ForeignKey("queries.id"), nullable=False),
+    Column("kind", Choice(AnswerKind), nullable=False),
+    Column("class_id", Text, ForeignKey("classes.id")),
+    Column("outcome", Choice(AnswerOutcome), nullable=False),
+    Column("undoes", BigId, ForeignKey("answers.id"), unique=True),
+    Column("who", Text, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("client_id", Text, nullable=False, unique=True),
+    Index("answers_by_query", "query_id", "id"),
+    Index("answers_by_person", "who", "id"),
+)
+
+# -- classes and detectors -------------------------------------------------------------------
+
+_living = text("retired_at IS NULL AND merged_into IS NULL")
+
+classes = Table(
+    "classes",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("origin", Choice(ClassOrigin), nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("created_in", Integer),
+    Column("retired_at", UtcTime),
+    Column("merged_into", Text, ForeignKey("classes.id")),
+    Index(
+        "classes_living_name",
+        "name",
+        unique=True,
+        sqlite_where=_living,
+        postgresql_where=_living,
+    ),
+)
+
+detector_versions = Table(
+    "detector_versions",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("parent", Integer, ForeignKey("detector_versions.number")),
+    Column("key", Text, nullable=False, unique=True),
+    Column("snapshot", Text, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("state", Choice(VersionState), nullable=False),
+    Column("reason", Text),
+    Column("pool_id", BigId, ForeignKey("pools.id")),
+    Column("evidence", Document, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+)
+
+publications = Table(
+    "publications",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=False),
+    Column("number", Integer, ForeignKey("detector_versions.number"), nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("reason", Text),
+    Column("rollback", Boolean, nullable=False),
+)
+
+# -- what happened, how often, and small memories --------------------------------------------
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=False),
+    Column("at", UtcTime, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("source", Text),
+    Column("payload", Document, nullable=False),
+    Index("events_by_kind", "kind", "id"),
+    Index("events_by_source", "source", "id"),
+    Index("events_by_time", "at"),
+)
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("name", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("value", Double, nullable=False),
+    PrimaryKeyConstraint("name", "source", "label"),
+)
+
+notes = Table(
+    "notes",
+    metadata,
+    Column("room", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("value", Document, nullable=False),
+    Column("updated_at", UtcTime, nullable=False),
+    PrimaryKeyConstraint("room", "key"),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("token", BigInteger, nullable=False),
+    Column("acquired_at", UtcTime, nullable=False),
+    Column("expires_at", UtcTime, nullable=False),
+)

@@ -1,0 +1,225 @@
+"""Where messages to people go: chat, telephone and mail, each named by one address.
+
+slack+https://hooks.slack.com/services/…       mattermost+https://chat.example.org/hooks/…
+teams+https://…                                discord+https://discord.com/api/webhooks/…
+ntfy+https://ntfy.sh/topic                     webhook+https://…  (signed JSON)
+smtp://user:password@host:587/?from=desk@example.org&to=ada@example.org,bo@example.org
+smtps://…                                      file:/run/secrets/target  (the address is in it)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import smtplib
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from email.message import EmailMessage
+from email.utils import make_msgid
+from pathlib import Path
+from typing import Any, Protocol
+
+from monitor import __version__
+from monitor.telemetry.errors import Undelivered, WebhookRefused
+from monitor.telemetry.message_words import Message
+from monitor.telemetry.webhook_target import ANSWER_BYTES, NoRedirect, signature
+
+
+class Target(Protocol):
+    """Somewhere that takes messages."""
+
+    name: str
+
+    def deliver(self, message: Message) -> None:
+        """Send it; returns when it was accepted, raises Undelivered otherwise."""
+
+
+def open_target(address: str, *, timeout: float = 10.0, secret: bytes | None = None) -> Target:
+    """The target that an address names.
+
+    >>> open_target("ntfy+https://ntfy.sh/desk").name
+    'ntfy-ntfy.sh-2f40ff68'
+    """
+    if address.startswith("file:"):
+        address = _from_file(address.removeprefix("file:"))
+    kind, plus, rest = address.partition("+")
+    scheme = urllib.parse.urlsplit(address).scheme
+    if scheme in ("smtp", "smtps"):
+        return MailTarget(address, timeout)
+    if plus and kind in _FORMS and rest.startswith(("http://", "https://")):
+        return ChatTarget(kind, rest, timeout, secret)
+    raise WebhookRefused(
+        f"{scheme or address[:20]}: no kind of target; write one of "
+        f"{', '.join(f'{name}+https://…' for name in _FORMS)}, smtp://…, smtps://… or file:…"
+    )
+
+
+def _from_file(path: str) -> str:
+    try:
+        return Path(path).expanduser().read_text().strip()
+    except OSError as error:
+        raise WebhookRefused(
+            f"{path}: the address of a target cannot be read ({error.strerror}); mend "
+            "messages.targets"
+        ) from error
+
+
+def _name(kind: str, host: str | None, address: str) -> str:
+    """For notes and logs. The path of such an address is often its password."""
+    return f"{kind}-{host or ''}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
+
+
+class ChatTarget:
+    """One POST a message, in the form that the service wants."""
+
+    def __init__(self, kind: str, url: str, timeout: float, secret: bytes | None) -> None:
+        self._kind, self._url, self._timeout, self._secret = kind, url, timeout, secret
+        self.name = _name(kind, urllib.parse.urlsplit(url).hostname, url)
+        self._opener = urllib.request.build_opener(NoRedirect)
+
+    def deliver(self, message: Message) -> None:
+        body, headers = _FORMS[self._kind](message)
+        if self._kind == "webhook" and self._secret is not None:
+            timestamp = str(int(time.time()))
+            headers |= {
+                "X-Conclad-Timestamp": timestamp,
+                "X-Conclad-Signature": signature(self._secret, timestamp, body),
+            }
+        headers |= {"User-Agent": f"conclad/{__version__}"}
+        try:
+            request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")
+            with self._opener.open(request, timeout=self._timeout) as answer:
+                answer.read(ANSWER_BYTES)
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise Undelivered(f"{self.name} answered {error.code}") from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            words = str(getattr(error, "reason", error)) or type(error).__name__
+            raise Undelivered(f"{self.name} cannot be reached ({words})") from error
+
+
+def _json(body: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:
+    text = json.dumps(body, ensure_ascii=False, sort_keys=True)
+    return text.encode(), {"Content-Type": "application/json"}
+
+
+def _slack(message: Message) -> tuple[bytes, dict[str, str]]:
+    """Slack's own escaping: only these three characters are special."""
+
+    def plain(text: str) -> str:
+        return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+    lines = "\n".join(f"• <{line.link}|{plain(line.text)}>" for line in message.lines)
+    blocks = [
+        {"type": "header", "text": {"type": "plain_text", "text": message.title[:150]}},
+        {"type": "section", "text": {"type": "mrkdwn", "text": lines[:2900]}},
+    ]
+    return _json({"text": message.title, "blocks": blocks})
+
+
+def _mattermost(message: Message) -> tuple[bytes, dict[str, str]]:
+    lines = "\n".join(f"- [{line.text}]({line.link})" for line in message.lines)
+    return _json({"text": f"**{message.title}**\n{lines}"})
+
+
+def _discord(message: Message) -> tuple[bytes, dict[str, str]]:
+    lines = "\n".join(f"- [{line.text}]({line.link})" for line in message.lines)
+    return _json(
+        {"content": f"**{message.title}**\n{lines}"[:1900], "allowed_mentions": {"parse": []}}
+    )
+
+
+def _teams(message: Message) -> tuple[bytes, dict[str, str]]:
+    """An adaptive card, which workflows of Teams take."""
+    card = {
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "body": [
+            {"type": "TextBlock", "text": message.title, "weight": "Bolder", "wrap": True},
+            *({"type": "TextBlock", "text": line.text, "wrap": True} for line in message.lines),
+        ],
+        "actions": [
+            {"type": "Action.OpenUrl", "title": "Open the desk", "url": message.lines[0].link}
+        ],
+    }
+    kind = "application/vnd.microsoft.card.adaptive"
+    return _json({"type": "message", "attachments": [{"contentType": kind, "content": card}]})
+
+
+def _ntfy(message: Message) -> tuple[bytes, dict[str, str]]:
+    """Text, with the rest in headers; those hold ASCII only, so the title is encoded."""
+    title = urllib.parse.quote(message.title[:200], safe=" :,.()/'")
+    encoded = message.title if message.title.isascii() else f"=?UTF-8?Q?{title.replace('%', '=')}?="
+    headers = {"Title": " ".join(encoded.split()), "Click": message.lines[0].link}
+    return "\n".join(line.text for line in message.lines).encode(), headers
+
+
+def _webhook(message: Message) -> tuple[bytes, dict[str, str]]:
+    lines = [{"text": line.text, "link": line.link} for line in message.lines]
+    return _json({"title": message.title, "lines": lines})
+
+
+_FORMS = {
+    "slack": _slack,
+    "mattermost": _mattermost,
+    "discord": _discord,
+    "teams": _teams,
+    "ntfy": _ntfy,
+    "webhook": _webhook,
+}
+
+
+class MailTarget:
+    """Mail by SMTP: text, and pictures beside it."""
+
+    def __init__(self, address: str, timeout: float) -> None:
+        parts = urllib.parse.urlsplit(address)
+        query = dict(urllib.parse.parse_qsl(parts.query))
+        self._secure = parts.scheme == "smtps"
+        self._host = parts.hostname or "localhost"
+        self._port = parts.port or (465 if self._secure else 587)
+        self._user = urllib.parse.unquote(parts.username or "")
+        self._password = urllib.parse.unquote(parts.password or "")
+        self._from = query.get("from", "conclad@localhost")
+        self._to = [one.strip() for one in query.get("to", "").split(",") if one.strip()]
+        self._starttls = query.get("starttls", "yes" if self._user else "no") == "yes"
+        self._timeout = timeout
+        self.name = _name("mail", self._host, address)
+        if not self._to:
+            raise WebhookRefused(f"{parts.scheme}://{self._host}: say whom with ?to=NAME@HOST")
+
+    def deliver(self, message: Message) -> None:
+        mail = self._mail(message)
+        try:
+            with self._connect() as server:
+                if self._starttls and not self._secure:
+                    server.starttls(context=ssl.create_default_context())
+                if self._user:
+                    server.login(self._user, self._password)
+                server.send_message(mail)
+        except (OSError, smtplib.SMTPException) as error:
+            words = str(error) or type(error).__name__
+            raise Undelivered(f"{self.name} did not take it ({words})") from error
+
+    def _connect(self) -> smtplib.SMTP:
+        if self._secure:
+            context = ssl.create_default_context()
+            return smtplib.SMTP_SSL(self._host, self._port, timeout=self._timeout, context=context)
+        return smtplib.SMTP(self._host, self._port, timeout=self._timeout)
+
+    def _mail(self, message: Message) -> EmailMessage:
+        mail = EmailMessage()
+        mail["Subject"] = " ".join(f"conclad: {message.title}".split())
+        mail["From"], mail["To"] = self._from, ", ".join(self._to)
+        mail["Message-ID"] = make_msgid(domain="conclad")
+        mail.set_content(message.text)
+        for number, picture in enumerate(message.pictures, start=1):
+            mail.add_attachment(
+                picture, maintype="image", subtype="jpeg", filename=f"image-{number}.jpg"
+            )
+        return mail

@@ -1,0 +1,126 @@
+"""Events in the words of a message to people, each with a link to where they can act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from monitor.store.errors import StoreError
+from monitor.store.exemplars import exemplars_of
+from monitor.store.records import Event
+from monitor.store.store import Store
+from monitor.store.thumbnails import get_thumbnail
+
+PICTURES = 4
+"""In one message: what fits on a phone without scrolling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One event: a sentence, and the page of the desk that it leads to."""
+
+    text: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What people are sent: one event, or several that happened close together."""
+
+    title: str
+    lines: tuple[Line, ...]
+    pictures: tuple[bytes, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return "\n".join(f"{line.text}\n{line.link}" for line in self.lines)
+
+
+def compose(store: Store, events: Sequence[Event], desk_url: str) -> Message:
+    """One message of all of them.
+
+    >>> from datetime import UTC, datetime
+    >>> event = Event(1, datetime(2026, 1, 1, tzinfo=UTC), "queries.opened", None, {"count": 12})
+    >>> import tempfile
+    >>> with Store.open(tempfile.mkdtemp()) as store:
+    ...     message = compose(store, [event], "https://desk.example")
+    >>> message.title, message.lines[0].link
+    ('12 questions are waiting', 'https://desk.example/questions')
+    """
+    lines = tuple(_line(event, desk_url.rstrip("/")) for event in events)
+    title = lines[0].text if len(lines) == 1 else f"{len(lines)} things happened"
+    return Message(title, lines, tuple(_pictures(store, events)))
+
+
+def _line(event: Event, desk_url: str) -> Line:
+    words, path = _WORDS.get(event.kind, (lambda e: e.kind.replace(".", " "), "/history"))
+    try:
+        text = words(event)
+    except (KeyError, TypeError, ValueError):
+        text = event.kind.replace(".", " ")
+    if event.kind == "class.discovered":
+        path = f"/classes#{event.payload.get('class_id', '')}"
+    return Line(text, desk_url + path)
+
+
+def _pictures(store: Store, events: Sequence[Event]) -> list[bytes]:
+    """Of the classes that were discovered, or of the questions that were asked."""
+    digests: list[str] = []
+    with store.reading() as tx:
+        for event in events:
+            if event.kind == "class.discovered":
+                digests += [one.thumbnail for one in exemplars_of(tx, event.payload["class_id"])]
+            elif event.kind == "queries.opened" and "pool" in event.payload:
+                asked = tx.queries.of_pool(event.payload["pool"], event.payload.get("round"))
+                digests += [one.thumbnail for one in asked if one.thumbnail is not None]
+    found = []
+    for digest in dict.fromkeys(digests):
+        try:
+            found.append(get_thumbnail(store.folder, digest))
+        except StoreError:
+            continue  # deleted since: the message goes without it
+        if len(found) == PICTURES:
+            break
+    return found
+
+
+def _discovered(event: Event) -> str:
+    said = event.payload
+    where = ", ".join(said.get("sources") or ()) or event.source or ""
+    counts = f"{said['human']} by people, {said['pseudo']} by itself"
+    return f"New class {said['name']}: {counts}" + (f" ({where})" if where else "")
+
+
+def _drift(event: Event) -> str:
+    words = ", ".join(event.payload.get("words") or ()) or "known images look different"
+    return f"{event.source}: {words}. A dirty lens?"
+
+
+def _because(payload: Mapping[str, Any]) -> str:
+    return f": {payload['reason']}" if payload.get("reason") else ""
+
+
+def _questions(event: Event) -> str:
+    count = int(event.payload["count"])
+    return "1 question is waiting" if count == 1 else f"{count} questions are waiting"
+
+
+_WORDS: dict[str, tuple[Callable[[Event], str], str]] = {
+    "class.discovered": (_discovered, "/classes"),
+    "queries.opened": (_questions, "/questions"),
+    "drift.detected": (_drift, "/"),
+    "drift.ended": (lambda e: f"{e.source}: looks as usual again", "/"),
+    "detector.updated": (
+        lambda e: f"Detector version {e.payload['version']} is in use{_because(e.payload)}",
+        "/history",
+    ),
+    "detector.held": (
+        lambda e: f"Detector version {e.payload['version']} waits for you{_because(e.payload)}",
+        "/history",
+    ),
+    "pool.unresolved": (lambda e: f"Questions were left open{_because(e.payload)}", "/questions"),
+    "budget.exhausted": (lambda e: "This week's questions are used up", "/"),
+    "file.quarantined": (lambda e: f"A file was set aside{_because(e.payload)}", "/history"),
+    "batch.quarantined": (lambda e: f"A batch was given up{_because(e.payload)}", "/history"),
+}

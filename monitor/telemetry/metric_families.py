@@ -1,0 +1,344 @@
+"""The metrics: each one's name, help, labels and values, said once.
+
+Names follow the conventions of Prometheus: base units, ``_total`` for what only grows, moments
+as ``_timestamp_seconds``. Every function yields its families also when there is nothing to
+count yet, so that the page always explains all of them.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from monitor import __version__
+from monitor.config.telemetry_section import Metrics
+from monitor.errors import OUTAGES, Kind
+from monitor.store.account import PLACES
+from monitor.store.states import FileState
+from monitor.telemetry.disk_space import Disk
+from monitor.telemetry.metric_families_detector import detector_families
+from monitor.telemetry.metric_family import Family, counter, gauge, labelled, moment
+from monitor.telemetry.source_label_cap import capped
+from monitor.telemetry.status_report import OUTCOMES, age
+from monitor.telemetry.store_summary import Source, Truth
+
+#: Upper borders of the score over T_inner, as the counters name them; 1 is T_inner itself.
+BORDERS = ("0.25", "0.5", "0.75", "0.9", "1", "1.1", "1.25", "1.5", "2", "4", "+Inf")
+
+
+#: Silent sources that are named; beyond them only their number is shown. Enough for every failure
+#: of single cameras: where more fall silent together, the cause is not a camera.
+SILENT_NAMED = 20
+
+#: Where the desk is when nobody says.
+DESK = "http://localhost:8484"
+
+
+def families(truth: Truth, shown: Sequence[Source]) -> Iterator[Family]:
+    """Everything that the store knows; ``shown`` are the sources as they get labels."""
+    yield from _monitor(truth)
+    yield from _webhooks(truth)
+    yield from _feed(truth)
+    yield from _silence(truth, shown)
+    yield from _by_source(shown, truth.at)
+    yield from _scores(shown)
+    yield from detector_families(truth)
+
+
+def page_families(
+    settings: Metrics,
+    *,
+    store_up: bool,
+    seconds: float,
+    disk: Disk | None = None,
+    away: Collection[Kind] = (),
+) -> Iterator[Family]:
+    """What the page says of itself, also when the store cannot be read."""
+    links = (settings.desk_url or DESK, settings.grafana_url, settings.runbooks_url)
+    yield gauge(
+        "links_info",
+        "Always 1; the labels say where people find desk, dashboards and runbooks.",
+        ("desk", "grafana", "runbooks"),
+        {tuple(link.rstrip("/") for link in links): 1},
+    )
+    yield gauge(
+        "store_up",
+        "1 when the store could be read for this page, else 0 and most else is missing.",
+        (),
+        {(): float(store_up)},
+    )
+    yield gauge(
+        "feed_up",
+        "1 when the folder or bucket of the feed could be listed and read, else 0.",
+        (),
+        {(): float(Kind.FEED not in away)},
+    )
+    missing = set(away) if store_up else {*away, Kind.STORE}
+    yield gauge(
+        "outage",
+        "1 while the monitor waits for something outside of it, by what it is; else 0.",
+        ("kind",),
+        {(kind.value,): float(kind in missing) for kind in sorted(OUTAGES)},
+    )
+    yield gauge(
+        "store_read_seconds",
+        "How long it took to read the store for this page.",
+        (),
+        {(): seconds},
+    )
+    yield gauge(
+        "state_disk_free_bytes",
+        "Free space on the disk of the state folder; missing where it is a bucket.",
+        (),
+        {} if disk is None else {(): disk.free},
+    )
+    yield gauge(
+        "state_disk_size_bytes",
+        "Size of the disk of the state folder; missing where it is a bucket.",
+        (),
+        {} if disk is None else {(): disk.size},
+    )
+
+
+#: Durations are the one thing that a process knows and the store does not.
+STAGES = Family(
+    "conclad_stage_duration_seconds",
+    "histogram",
+    "Durations of the stages of the work in this process since it started.",
+    ("stage",),
+    {},
+)
+
+
+def _monitor(truth: Truth) -> Iterator[Family]:
+    monitor = truth.coordinator
+    yield gauge(
+        "build_info",
+        "Always 1; the labels say which conclad and which Python this is.",
+        ("version", "python"),
+        {(__version__, platform.python_version()): 1},
+    )
+    yield gauge(
+        "monitor_running",
+        "1 while a monitor holds the lease on this state, else 0.",
+        (),
+        {(): float(monitor.running)},
+    )
+    yield gauge(
+        "monitor_start_timestamp_seconds",
+        "When the monitor that runs, or ran last, took the lease.",
+        (),
+        moment(monitor.since),
+    )
+    yield gauge(
+        "actors_up",
+        "Actors that are up, by role.",
+        ("role",),
+        {(role,): float(n) for role, n in monitor.actors_up.items()},
+    )
+    yield gauge(
+        "actors_starting",
+        "Actors that were asked for and are not up yet, because they load or wait for a node.",
+        ("role",),
+        {(role,): float(n) for role, n in monitor.actors_starting.items()},
+    )
+    yield counter(
+        "actor_restarts_total",
+        "Actors that died and were started again, by role.",
+        ("role",),
+        # A role that never died is shown with 0, so that its first restart is an increase.
+        {(role,): 0.0 for role in monitor.actors_up} | labelled(truth, "actor_restarts"),
+    )
+
+
+def _webhooks(truth: Truth) -> Iterator[Family]:
+    yield gauge(
+        "webhook_failures",
+        "How often in a row an event could not be delivered to a receiver; 0 when all is well.",
+        ("receiver",),
+        {(receiver,): failures for receiver, failures in truth.webhooks.items()},
+    )
+
+
+def _feed(truth: Truth) -> Iterator[Family]:
+    yield gauge(
+        "files",
+        "Files of the feed by state.",
+        ("state",),
+        {(state.value,): truth.files.get(state, 0) for state in FileState},
+    )
+    yield gauge(
+        "files_waiting",
+        "Files that are new, or of which some batches are still to do.",
+        (),
+        {(): truth.files_waiting},
+    )
+    yield gauge(
+        "input_lag_seconds",
+        "How long the oldest file that waits has been waiting; 0 when none does.",
+        (),
+        {(): age(truth.oldest_waiting_at, truth.at) or 0.0},
+    )
+    yield gauge("batches_pending", "Batches still to do.", (), {(): truth.batches_pending})
+    yield counter(
+        "batches_total",
+        "Batches that were settled, by what became of them.",
+        ("state",),
+        {(state,): truth.total("batches", state) for state in ("done", "quarantined")},
+    )
+    sums = truth.account
+    yield gauge(
+        "account_images",
+        "Images of all files that were opened, by where they are: verdicts, rejected, quarantined, "
+        "waiting or dropped.",
+        ("place",),
+        {(place,): getattr(sums, place) for place in PLACES},
+    )
+    yield gauge(
+        "account_images_listed",
+        "Images of all files that were opened; equals the sum of conclad_account_images.",
+        (),
+        {(): sums.listed},
+    )
+    yield gauge(
+        "images_unaccounted",
+        "Images that have neither a verdict nor a reason nor a place in a queue; 0 unless lost.",
+        (),
+        {(): sums.unaccounted},
+    )
+    yield gauge(
+        "set_aside",
+        "Files, batches and images that were set aside without a verdict and wait for a person.",
+        ("what",),
+        {(what,): truth.set_aside.get(what, 0) for what in ("files", "batches", "images")},
+    )
+    yield gauge("sources", "Sources that have sent images.", (), {(): len(truth.sources)})
+
+
+def _silence(truth: Truth, shown: Sequence[Source]) -> Iterator[Family]:
+    yield gauge(
+        "sources_silent",
+        "Sources that ought to have sent by now, judged by when they usually send.",
+        (),
+        {(): len(truth.silent)},
+    )
+    yield gauge(
+        "source_silent_seconds",
+        "How long ago a silent source last sent; at most twenty of them, the longest first.",
+        ("source",),
+        {(s.source,): s.seconds for s in truth.silent[:SILENT_NAMED]},
+    )
+    yield gauge(
+        "sources_capped",
+        "Sources without figures of their own because of metrics.sources_most.",
+        (),
+        {(): capped(truth.sources, shown)},
+    )
+
+
+def _by_source(sources: Sequence[Source], now: datetime) -> Iterator[Family]:
+    yield counter(
+        "images_total",
+        "Images by source and outcome: known, novel, rejected or duplicate.",
+        ("source", "outcome"),
+        {(s.name, o): s.images.get(o, 0) for s in sources for o in OUTCOMES},
+    )
+    yield counter(
+        "images_rejected_total",
+        "Rejected images by source and reason.",
+        ("source", "reason"),
+        {(s.name, reason): n for s in sources for reason, n in s.rejected.items()},
+    )
+    yield gauge(
+        "source_last_capture_timestamp_seconds",
+        "When the latest judged image of a source was taken.",
+        ("source",),
+        {(s.name,): s.last_captured_at.timestamp() for s in sources if s.last_captured_at},
+    )
+    yield counter(
+        "images_implausible_time_total",
+        "Images whose time of capture lies in the future or before 1990; they are judged, "
+        "and drive no other figure of time.",
+        ("source",),
+        {(s.name,): s.implausible for s in sources if s.implausible},
+    )
+    yield gauge(
+        "source_last_commit_timestamp_seconds",
+        "When the latest image of a source was judged.",
+        ("source",),
+        {(s.name,): s.last_commit_at.timestamp() for s in sources if s.last_commit_at},
+    )
+    yield gauge(
+        "queries_open",
+        "Questions that wait for an answer, by the source they are about.",
+        ("source",),
+        {(s.name,): s.queries_open for s in sources},
+    )
+    yield gauge(
+        "queries_suspected",
+        "Open questions about pools that hold more than chance explains; the few that a quiet feed "
+        "asks (labels.trickle_per_week) are not among them.",
+        ("source",),
+        {(s.name,): s.queries_suspected for s in sources},
+    )
+    yield gauge(
+        "queries_oldest_age_seconds",
+        "How long the oldest open question of a source has been waiting; 0 when none is open.",
+        ("source",),
+        {(s.name,): age(s.oldest_query_at, now) or 0.0 for s in sources},
+    )
+    yield gauge(
+        "drift_score",
+        "Evidence that the known classes of a source have moved; from 1 on it is reported.",
+        ("source",),
+        {(s.name,): s.drift.level for s in sources if s.drift},
+    )
+    yield gauge(
+        "drift_strength",
+        "How far the known classes of a source have moved; 1 is the spread within a class.",
+        ("source",),
+        {(s.name,): s.drift.strength for s in sources if s.drift},
+    )
+    yield gauge(
+        "drift_active",
+        "1 while a source counts as drifting, else 0.",
+        ("source",),
+        {(s.name,): float(s.drift.active) for s in sources if s.drift},
+    )
+
+
+def _scores(sources: Sequence[Source]) -> Iterator[Family]:
+    yield Family(
+        "conclad_score_ratio",
+        "histogram",
+        "Scores over T_inner of judged images; above 1 is novel.",
+        ("source",),
+        {(s.name,): s.ratio_sum for s in sources},
+        {(s.name,): _cumulative(s.ratios) for s in sources},
+    )
+    yield counter(
+        "samples_above_t_inner_total",
+        "Judged images that lay above T_inner.",
+        ("source",),
+        {(s.name,): s.above for s in sources},
+    )
+    yield counter(
+        "samples_above_t_inner_expected_total",
+        "Judged images that calibration expected above T_inner although nothing is new.",
+        ("source",),
+        {(s.name,): s.expected_above for s in sources},
+    )
+
+
+def _cumulative(ratios: Mapping[str, float]) -> list[tuple[str, float]]:
+    """With borders spelt as floats, which is how every Prometheus ends up spelling them.
+
+    >>> _cumulative({"0.5": 2, "1.5": 1})[3:8]
+    [('0.9', 2.0), ('1.0', 2.0), ('1.1', 2.0), ('1.25', 2.0), ('1.5', 3.0)]
+    """
+    total, found = 0.0, []
+    for border in BORDERS:
+        total += ratios.get(border, 0.0)
+        found.append((border if border == "+Inf" else str(float(border)), total))
+    return found

@@ -1,0 +1,315 @@
+"""The truth in words for a terminal, and as JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from monitor.store.states import AnswerOutcome, FileState, PoolState
+from monitor.telemetry.store_summary import Discovery, InUse, Source, Truth
+
+OUTCOMES = ("known", "novel", "rejected", "duplicate")
+
+#: What fits on a screen; ``--json`` has all of them.
+SOURCES_SHOWN = 20
+DISCOVERIES_SHOWN = 5
+SILENT_SHOWN = 5
+
+
+def to_dict(truth: Truth) -> dict[str, Any]:
+    """Everything, with the states spelt out even where nothing is in them."""
+    monitor, detector, labels = truth.coordinator, truth.detector, truth.labels
+    return {
+        "at": _iso(truth.at),
+        "store": truth.where,
+        "monitor": {
+            "running": monitor.running,
+            "owner": monitor.owner,
+            "since": _iso(monitor.since),
+            "version": monitor.version,
+            "host": monitor.host,
+            "pid": monitor.pid,
+            "address": monitor.address,
+            "actors_up": dict(monitor.actors_up),
+            "actors_starting": dict(monitor.actors_starting),
+        },
+        "detector": None
+        if detector is None
+        else {
+            "version": detector.version,
+            "updated_at": _iso(detector.updated_at),
+            "t_inner": detector.t_inner,
+            "exceedance": detector.exceedance,
+            "classes": {"known": detector.known, "discovered": detector.discovered},
+            "backbone": detector.backbone,
+            "precision": detector.precision,
+            "held_versions": list(truth.held),
+            "adapted": {id_: share for (id_, _), share in detector.adapted.items()},
+            "noticeable": {str(pools): share for pools, share in detector.noticeable.items()},
+        },
+        "files": {
+            **{state.value: truth.files.get(state, 0) for state in FileState},
+            "waiting": truth.files_waiting,
+            "oldest_waiting_at": _iso(truth.oldest_waiting_at),
+        },
+        "batches": {
+            "pending": truth.batches_pending,
+            "done": int(truth.total("batches", "done")),
+            "quarantined": truth.set_aside.get("batches", 0),
+        },
+        "account": {**asdict(truth.account), "unaccounted": truth.account.unaccounted},
+        "set_aside": dict(truth.set_aside),
+        "outages": {
+            outage.kind.value: {"since": _iso(outage.since), "sentence": outage.sentence}
+            for outage in truth.outages
+        },
+        "images": {
+            source.name: {outcome: source.images.get(outcome, 0) for outcome in OUTCOMES}
+            for source in truth.sources
+        },
+        "pools": {state.value: truth.pools.get(state, 0) for state in PoolState},
+        "inner_loops": {k: int(v) for k, v in sorted(truth.by_label("inner_loops").items())},
+        "queries": {
+            "open": truth.queries_open,
+            "oldest_at": _iso(truth.oldest_query_at),
+            "oldest_age_seconds": age(truth.oldest_query_at, truth.at),
+            "by_source": {s.name: s.queries_open for s in truth.sources if s.queries_open},
+        },
+        "answers": {
+            kind.value: count
+            for (kind, outcome), count in sorted(truth.answers.items())
+            if outcome is AnswerOutcome.ACCEPTED
+        },
+        "labels": {
+            "spent": labels.spent,
+            "budget": labels.budget,
+            "asked": labels.asked,
+            "remaining": labels.remaining,
+            "per_week": labels.per_week,
+            "spent_this_week": labels.this_week,
+        },
+        "discoveries": [_discovery(found) for found in truth.discoveries],
+        "silent": {silent.source: silent.seconds for silent in truth.silent},
+        "webhooks": dict(truth.webhooks),
+        "drift": {
+            source.name: {
+                "level": source.drift.level,
+                "strength": source.drift.strength,
+                "learning": source.drift.learning,
+                "active": source.drift.active,
+                "since": _iso(source.drift.since),
+                "words": source.drift.words,
+            }
+            for source in truth.sources
+            if source.drift is not None
+        },
+    }
+
+
+def describe(truth: Truth) -> str:
+    """What a person wants to know first comes first."""
+    return "\n".join(
+        [
+            _monitor_line(truth),
+            *_outages(truth),
+            _detector_line(truth.detector, truth.held),
+            "",
+            *_new(truth),
+            *_questions(truth),
+            *_drift(truth),
+            *_silence(truth),
+            *_undelivered(truth),
+            "",
+            *_actors(truth),
+            *_feed(truth),
+            "",
+            *_table(truth.sources),
+        ]
+    ).rstrip()
+
+
+def _outages(truth: Truth) -> Iterator[str]:
+    for outage in truth.outages:
+        waited = span(age(outage.since, truth.at) or 0.0)
+        yield f"Waiting for the {outage.kind} for {waited}: {outage.sentence}"
+    if truth.account.unaccounted:
+        yield (
+            f"{truth.account.unaccounted:,} images have neither a verdict nor a reason: run "
+            "conclad store check"
+        )
+
+
+def age(then: datetime | None, now: datetime) -> float | None:
+    """Seconds since, never negative: clocks of two machines may differ a little."""
+    return None if then is None else max((now - then).total_seconds(), 0.0)
+
+
+def span(seconds: float) -> str:
+    """
+    >>> span(40), span(150), span(7200), span(260_000)
+    ('40 s', '2 min', '2 h', '3 d')
+    """
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"
+
+
+def _monitor_line(truth: Truth) -> str:
+    monitor = truth.coordinator
+    if monitor.running:
+        since = span(age(monitor.since, truth.at) or 0.0)
+        return f"A monitor is running: {monitor.owner}, for {since}."
+    if monitor.owner is None:
+        return "No monitor is running; none ever was on this state."
+    return f"No monitor is running; the last one was {monitor.owner}."
+
+
+def _detector_line(detector: InUse | None, held: Sequence[int]) -> str:
+    if detector is None:
+        return "No detector yet: fit one with conclad fit."
+    threshold = "its files cannot be read (see conclad store check)"
+    if detector.t_inner is not None and detector.exceedance is not None:
+        threshold = (
+            f"T_inner {detector.t_inner:.4g}, exceeded by {detector.exceedance:.1%} of known images"
+        )
+    waiting = f"; held for an operator: {', '.join(map(str, held))}" if held else ""
+    seen = ""
+    if detector.noticeable:
+        one, ten = detector.noticeable[1], detector.noticeable[10]
+        seen = (
+            f"\nThe trigger notices a new class from {one:.1%} of a pool on at once, from "
+            f"{ten:.1%} on within ten pools (estimated when it was fitted)."
+        )
+    return (
+        f"Detector version {detector.version}: {detector.known} classes, "
+        f"{detector.discovered} of them discovered; {threshold}{waiting}.{seen}"
+    )
+
+
+def _new(truth: Truth) -> Iterator[str]:
+    if not truth.discoveries:
+        yield "New classes: none so far."
+        return
+    yield f"New classes: {int(truth.total('discoveries')) or len(truth.discoveries)}, the latest:"
+    for found in truth.discoveries[:DISCOVERIES_SHOWN]:
+        where = f" at {found.source}" if found.source else ""
+        yield (
+            f"  {found.at:%Y-%m-%d %H:%M} UTC  {found.name}{where} "
+            f"({found.human} by people, {found.pseudo} by pseudo-label)"
+        )
+
+
+def _questions(truth: Truth) -> Iterator[str]:
+    oldest = age(truth.oldest_query_at, truth.at)
+    waited = "" if oldest is None else f", the oldest for {span(oldest)}"
+    labels = truth.labels
+    budget = f"; {labels.asked} of {labels.budget} labels of the pools in question are spent"
+    week = (
+        ""
+        if labels.per_week is None
+        else f"; {labels.this_week or 0} of {labels.per_week} labels of this week"
+    )
+    yield (
+        f"Questions open: {truth.queries_open}{waited}; asked so far: {labels.spent}"
+        f"{budget if labels.budget else ''}{week}."
+    )
+    known, new = (int(truth.total("false_novel", said)) for said in ("known", "new"))
+    if known + new:
+        # Imported only now: it brings a library that takes a while to load.
+        from monitor.novelty.trigger.rate_bounds import rate_interval
+
+        low, high = rate_interval(known, known + new)
+        yield (
+            f"Of {known + new} images above T_inner that people named, {known} were of a known "
+            f"class: {low:.0%} to {high:.0%} of such images, with 95% certainty at any time."
+        )
+
+
+def _drift(truth: Truth) -> Iterator[str]:
+    for source in truth.sources:
+        if source.drift is not None and source.drift.active:
+            words = f" ({source.drift.words})" if source.drift.words else ""
+            since = age(source.drift.since, truth.at)
+            lasts = "" if since is None else f" for {span(since)}"
+            yield f"Drift: {source.name}{lasts}, strength {source.drift.strength:.2f}{words}."
+    if truth.detector is not None and truth.detector.adapted:
+        furthest = sorted(((share, name) for (_, name), share in truth.detector.adapted.items()))
+        told = ", ".join(f"{name} {share:.0%}" for share, name in reversed(furthest))
+        yield f"Classes that followed a drift, of how far they may: {told}."
+
+
+def _silence(truth: Truth) -> Iterator[str]:
+    if truth.silent:
+        named = [f"{s.source} for {span(s.seconds)}" for s in truth.silent[:SILENT_SHOWN]]
+        more = len(truth.silent) - len(named)
+        yield f"Silent: {', '.join(named)}{f' and {more:,} more' if more else ''}."
+
+
+def _undelivered(truth: Truth) -> Iterator[str]:
+    for receiver, failures in truth.webhooks.items():
+        if failures:
+            yield f"Webhook: {receiver} could not be told, {failures} times in a row."
+
+
+def _actors(truth: Truth) -> Iterator[str]:
+    monitor = truth.coordinator
+    if not monitor.running or not monitor.actors_up:
+        return
+    found = []
+    for role, number in monitor.actors_up.items():
+        more = monitor.actors_starting.get(role, 0)
+        found.append(f"{number} {role}{f' (and {more} starting)' if more else ''}")
+    yield f"Actors: {', '.join(found)}."
+
+
+def _feed(truth: Truth) -> Iterator[str]:
+    files = [f"{truth.files.get(state, 0):,} {state.value}" for state in FileState]
+    oldest = age(truth.oldest_waiting_at, truth.at)
+    waits = "" if oldest is None else f"; the oldest unfinished one waits for {span(oldest)}"
+    yield f"Files: {', '.join(files)}{waits}."
+    yield (
+        f"Batches: {truth.batches_pending:,} pending, {truth.total('batches', 'done'):,.0f} done, "
+        f"{truth.set_aside.get('batches', 0):,} quarantined."
+    )
+    if any(truth.set_aside.values()):
+        yield (
+            f"Set aside without a verdict: {truth.set_aside['files']:,} files, "
+            f"{truth.set_aside['images']:,} images; see conclad quarantine list."
+        )
+    pools = [f"{truth.pools[state]:,} {state.value}" for state in PoolState if state in truth.pools]
+    yield f"Pools: {', '.join(pools) or 'none'}."
+
+
+def _table(sources: Sequence[Source]) -> Iterator[str]:
+    if not sources:
+        yield "No images yet."
+        return
+    shown = sorted(sources, key=lambda s: (-s.images.get("novel", 0), s.name))[:SOURCES_SHOWN]
+    width = max(len("source"), *(len(source.name or "(none)") for source in shown))
+    yield "source".ljust(width) + "".join(f"{outcome:>12}" for outcome in OUTCOMES)
+    for source in shown:
+        counts = "".join(f"{source.images.get(outcome, 0):>12,}" for outcome in OUTCOMES)
+        yield (source.name or "(none)").ljust(width) + counts
+    if len(sources) > len(shown):
+        yield f"… and {len(sources) - len(shown):,} more sources (see --json)"
+
+
+def _discovery(found: Discovery) -> Mapping[str, Any]:
+    return {
+        "at": _iso(found.at),
+        "class_id": found.class_id,
+        "name": found.name,
+        "source": found.source,
+        "version": found.version,
+        "pool": found.pool,
+        "human": found.human,
+        "pseudo": found.pseudo,
+        "sources": dict(found.sources),
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()

@@ -1,0 +1,385 @@
+"""One consistent read of the store."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from monitor.outages import Outage, from_note
+from monitor.store import Store, Transaction
+from monitor.store.account import Account, account
+from monitor.store.errors import StoreError
+from monitor.store.records import ClassRow, Count, Event, Publication, Query, Version
+from monitor.store.shared_names import (
+    COORDINATOR_LEASE,
+    DRIFT,
+    HEARTBEAT,
+    OUTAGES,
+    SENSITIVITY,
+    SOURCES,
+)
+from monitor.store.snapshots import load_snapshot, read_meta
+from monitor.store.states import ClassOrigin, FileState, PoolState, VersionState
+from monitor.telemetry.silent_sources import Pace
+from monitor.telemetry.store_summary import (
+    Coordinator,
+    Discovery,
+    Drift,
+    InUse,
+    Labels,
+    Source,
+    Truth,
+)
+
+#: The lease that a running monitor holds, and the rooms in which it leaves notes.
+WEBHOOK_ROOM = "webhooks"
+#: The account is a sum over the whole ledger, and is made anew this often at most.
+ACCOUNT_SECONDS = 30.0
+#: Where the exporter keeps in which hours the sources sent, and since when it has looked.
+METRICS_ROOM, HOURS, LOOKS = "metrics", "hours", "looks"
+#: How often the latter is written: well within what counts as a pause.
+LOOKS_SECONDS = 300.0
+
+#: Counters of images by outcome and of rejected images by reason. A row too broken to name its
+#: source is counted under none, and is an image as well.
+IMAGES, REJECTIONS = "images", "rejected"
+
+#: Files of which something is still to be read.
+UNFINISHED = (FileState.NEW, FileState.PLANNED)
+
+#: The event of a new class, and how many of them are kept in sight: enough for a busy month,
+#: few enough that a series for each of them costs nothing.
+DISCOVERED = "class.discovered"
+DISCOVERIES_SHOWN = 100
+
+
+class TruthReader:
+    """Reads the truth, as often as anybody wants.
+
+    What never changes (what is known of a detector version) is read once.
+
+    >>> import tempfile
+    >>> with Store.open(tempfile.mkdtemp()) as store:
+    ...     truth = TruthReader(store).read()
+    >>> truth.coordinator.running, truth.detector, truth.sources
+    (False, None, ())
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._meta: dict[str, Mapping[str, Any]] = {}
+        self._adapted: dict[str, Mapping[str, float]] = {}
+        self._pace: Pace | None = None
+        self._is_hour_over = False
+        self._looks_kept_at: datetime | None = None
+        self._account: tuple[float, Account] = (-math.inf, Account())
+
+    def read(self) -> Truth:
+        with self._store.reading() as tx:
+            seen = _look(tx)
+            sums = self._sums(tx)
+            if self._pace is None:
+                notes = (tx.notes.get(METRICS_ROOM, key) for key in (HOURS, LOOKS))
+                self._pace = Pace.from_notes(*notes)
+        sources = tuple(_sources(seen))
+        last = {s.name: s.last_commit_at for s in sources if s.last_commit_at is not None}
+        self._is_hour_over |= self._pace.look(seen.now, last)
+        return Truth(
+            at=seen.now,
+            where=self._store.database.where,
+            coordinator=seen.coordinator,
+            detector=self._in_use(seen),
+            versions=Counter(version.state for version in seen.versions),
+            held=tuple(v.number for v in seen.versions if v.state is VersionState.HELD),
+            classes=Counter(row.origin for row in seen.classes if row.living),
+            files=seen.files,
+            oldest_waiting_at=seen.oldest_waiting_at,
+            batches_pending=seen.batches_pending,
+            pools=seen.pools,
+            answers=seen.answers,
+            labels=seen.labels,
+            sources=sources,
+            silent=self._pace.silent(seen.now, last),
+            discoveries=tuple(_discovery(event) for event in seen.discoveries),
+            webhooks={
+                name: int(_mapping(note).get("failures") or 0)
+                for name, note in seen.webhooks.items()
+            },
+            totals={(c.name, c.label): c.value for c in seen.counters if not c.source},
+            account=sums,
+            set_aside=seen.set_aside,
+            outages=seen.outages if seen.coordinator.running else (),
+        )
+
+    def _sums(self, tx: Transaction) -> Account:
+        at, found = self._account
+        if time.monotonic() - at >= ACCOUNT_SECONDS:
+            found = account(tx)
+            self._account = (time.monotonic(), found)
+        return found
+
+    def keep_pace(self) -> None:
+        """Write down what is known of the sources' pace, for the next process.
+
+        For the one reader that looks all the time. In which hours the sources sent is written once
+        an hour: what a crash loses of the present one, the times of the last commits tell again.
+        """
+        pace, before = self._pace, self._looks_kept_at
+        if pace is None or pace.at is None:
+            return
+        is_due = before is None or (pace.at - before).total_seconds() >= LOOKS_SECONDS
+        if not is_due and not self._is_hour_over:
+            return
+        with self._store.transaction() as tx:
+            if self._is_hour_over:
+                tx.notes.set(METRICS_ROOM, HOURS, pace.hours())
+            tx.notes.set(METRICS_ROOM, LOOKS, pace.looks())
+        self._is_hour_over, self._looks_kept_at = False, pace.at
+
+    def _in_use(self, seen: _Seen) -> InUse | None:
+        if not seen.publications:
+            return None
+        last = seen.publications[-1]
+        version = next(v for v in seen.versions if v.number == last.number)
+        meta = self._meta_of(version)
+        ids = (
+            {entry["id"] for entry in meta["classes"]}
+            if meta is not None
+            else {row.id for row in seen.classes if row.living and row.created_in is not None}
+        )
+        discovered = {row.id for row in seen.classes if row.origin is not ClassOrigin.FIT}
+        calibration = {} if meta is None else meta["calibration"]
+        fingerprint = {} if meta is None else meta["fingerprint"]
+        names = {row.id: row.name for row in seen.classes}
+        adapted = {} if meta is None else self._adapted_of(version, meta)
+        return InUse(
+            version=version.number,
+            updated_at=last.at,
+            fingerprint=version.fingerprint,
+            known=len(ids),
+            discovered=len(ids & discovered),
+            t_inner=calibration.get("t_inner"),
+            exceedance=calibration.get("exceedance"),
+            backbone=fingerprint.get("backbone"),
+            precision=fingerprint.get("precision"),
+            adapted={(id_, names.get(id_, id_)): share for id_, share in adapted.items()},
+            noticeable={
+                pools: seen.sensitivity[key]
+                for pools, key in ((1, "one_pool"), (10, "ten_pools"))
+                if key in seen.sensitivity
+            },
+        )
+
+    def _meta_of(self, version: Version) -> Mapping[str, Any] | None:
+        """None when the files are out of reach: the rest of the truth is worth showing still."""
+        if version.sha256 not in self._meta:
+            try:
+                found = read_meta(self._store.folder, version.snapshot, sha256=version.sha256)
+            except (StoreError, OSError):
+                return None
+            self._meta = {version.sha256: found}
+        return self._meta[version.sha256]
+
+    def _adapted_of(self, version: Version, meta: Mapping[str, Any]) -> Mapping[str, float]:
+        """By class id; a detector whose classes all have one look has learnt none."""
+        if all(len(entry["modes"]) == 1 for entry in meta["classes"]):
+            return {}
+        if version.sha256 not in self._adapted:
+            # Only now: the mathematics takes a second to load.
+            from monitor.novelty.drift.adaptation import adapted
+
+            try:
+                detector = load_snapshot(
+                    self._store.folder, version.snapshot, sha256=version.sha256
+                )
+            except (StoreError, OSError):
+                return {}
+            self._adapted = {version.sha256: adapted(detector)}
+        return self._adapted[version.sha256]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The rows of one transaction, not yet put together."""
+
+    now: datetime
+    coordinator: Coordinator
+    versions: Sequence[Version]
+    publications: Sequence[Publication]
+    classes: Sequence[ClassRow]
+    files: Mapping[Any, int]
+    oldest_waiting_at: datetime | None
+    batches_pending: int
+    pools: Mapping[Any, int]
+    answers: Mapping[Any, int]
+    labels: Labels
+    counters: Sequence[Count]
+    open_queries: Sequence[Query]
+    probed: Collection[int]
+    """Quiet pools about which a few questions are out, with nothing new among the answers."""
+    discoveries: Sequence[Event]
+    sources: Mapping[str, Any]
+    drift: Mapping[str, Any]
+    webhooks: Mapping[str, Any]
+    sensitivity: Mapping[str, Any]
+    set_aside: Mapping[str, int]
+    outages: tuple[Outage, ...]
+
+
+def _look(tx: Transaction) -> _Seen:
+    coordinator = _coordinator(tx)
+    asked_about = tx.pools.in_state(PoolState.ASKING, PoolState.WAITING)
+    counters = tx.counters.all()
+    return _Seen(
+        now=tx.now,
+        sensitivity=_mapping(tx.notes.get(*SENSITIVITY)),
+        set_aside=tx.quarantine.count(),
+        outages=from_note(tx.notes.get(*OUTAGES)),
+        coordinator=coordinator,
+        versions=tx.versions.all(),
+        publications=tx.versions.publications(),
+        classes=tx.classes.all(),
+        files=tx.files.count_by_state(),
+        oldest_waiting_at=_oldest_waiting(tx),
+        batches_pending=tx.batches.count_pending(),
+        pools=tx.pools.count_by_state(),
+        answers=tx.answers.count_by_kind(),
+        labels=Labels(
+            spent=int(sum(c.value for c in counters if c.name == "labels_spent")),
+            budget=sum(pool.budget for pool in asked_about),
+            asked=sum(pool.asked for pool in asked_about),
+            per_week=coordinator.labels_per_week,
+            this_week=coordinator.labels_this_week,
+        ),
+        counters=counters,
+        open_queries=list(_open_queries(tx)),
+        probed={p.id for p in asked_about if p.evidence.get("probe") and p.round == 0},
+        discoveries=tx.events.latest(kinds=[DISCOVERED], limit=DISCOVERIES_SHOWN),
+        sources=tx.notes.all(SOURCES),
+        drift=tx.notes.all(DRIFT),
+        webhooks=tx.notes.all(WEBHOOK_ROOM),
+    )
+
+
+def _coordinator(tx: Transaction) -> Coordinator:
+    lease = tx.leases.get(COORDINATOR_LEASE)
+    note = _mapping(tx.notes.get(*HEARTBEAT))
+    labels = _mapping(note.get("labels"))
+    return Coordinator(
+        running=lease is not None and lease.is_held(tx.now),
+        owner=None if lease is None else lease.owner,
+        since=None if lease is None else lease.acquired_at,
+        version=note.get("version"),
+        host=note.get("host"),
+        pid=note.get("pid"),
+        address=note.get("address"),
+        started_at=_moment(note.get("started_at")),
+        actors_up=_mapping(note.get("actors_up")),
+        actors_starting=_mapping(note.get("actors_starting")),
+        labels_per_week=labels.get("per_week"),
+        labels_this_week=labels.get("spent_this_week"),
+    )
+
+
+def _oldest_waiting(tx: Transaction) -> datetime | None:
+    """Files are numbered as they are first seen, so the first of each state is the oldest."""
+    first = [file for state in UNFINISHED for file in tx.files.in_state(state, limit=1)]
+    return min((file.first_seen_at for file in first), default=None)
+
+
+def _open_queries(tx: Transaction) -> Iterator[Query]:
+    last = 0
+    while page := tx.queries.list_open(after=last):
+        yield from page
+        last = page[-1].id
+
+
+def _sources(seen: _Seen) -> Iterator[Source]:
+    """A source is what has counters: when they are dropped, it is gone, whatever else remains."""
+    counts: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for count in seen.counters:
+        if count.source or count.name in (IMAGES, REJECTIONS):
+            counts[count.source][count.name][count.label] = count.value
+    waiting: dict[str, list[datetime]] = defaultdict(list)
+    suspected: Counter[str] = Counter()
+    for query in seen.open_queries:
+        waiting[query.source_id].append(query.opened_at)
+        suspected[query.source_id] += query.pool_id not in seen.probed
+    for name in sorted({*counts, *waiting}):
+        found = counts[name]
+        note = _mapping(seen.sources.get(name))
+        yield Source(
+            name=name,
+            images=_whole(found[IMAGES]),
+            rejected=_whole(found[REJECTIONS]),
+            above=sum(found["above"].values()),
+            expected_above=sum(found["expected_above"].values()),
+            ratios=found["score_ratio"],
+            ratio_sum=sum(found["score_ratio_sum"].values()),
+            queries_open=len(waiting[name]),
+            queries_suspected=suspected[name],
+            oldest_query_at=min(waiting[name], default=None),
+            implausible=int(sum(found["implausible_times"].values())),
+            last_captured_at=_moment(note.get("last_captured_at")),
+            last_commit_at=_moment(note.get("last_commit_at")),
+            drift=_drift(seen.drift.get(name)),
+        )
+
+
+def _drift(note: Any) -> Drift | None:
+    verdict = _mapping(_mapping(note).get("verdict"))
+    level, strength = verdict.get("level"), verdict.get("strength")
+    if not isinstance(level, int | float) or not isinstance(strength, int | float):
+        return None
+    since, words = verdict.get("since"), verdict.get("words")
+    return Drift(
+        level=float(level),
+        strength=float(strength),
+        active=bool(verdict.get("shifted")),
+        learning=int(verdict.get("learning") or 0),
+        since=datetime.fromtimestamp(since, UTC) if isinstance(since, int | float) else None,
+        words=", ".join(map(str, words)) if isinstance(words, list) and words else None,
+    )
+
+
+def _discovery(event: Event) -> Discovery:
+    payload = event.payload
+    return Discovery(
+        at=event.at,
+        class_id=str(payload.get("class_id", "")),
+        name=str(payload.get("name", "")),
+        source=event.source,
+        version=payload.get("version"),
+        pool=payload.get("pool"),
+        human=int(payload.get("human") or 0),
+        pseudo=int(payload.get("pseudo") or 0),
+        sources=_mapping(payload.get("sources")),
+    )
+
+
+def _whole(counts: Mapping[str, float]) -> dict[str, int]:
+    return {label: int(value) for label, value in counts.items()}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Notes are written by others, and by other versions: what is no mapping says nothing."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _moment(value: Any) -> datetime | None:
+    """
+    >>> _moment("2024-05-17T06:00:00+00:00"), _moment("yesterday"), _moment(None)
+    (datetime.datetime(2024, 5, 17, 6, 0, tzinfo=datetime.timezone.utc), None, None)
+    """
+    if not isinstance(value, str):
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,0 +1,43 @@
+"""What the coordinator does now and then reaches the store."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from actors.coordinator_lease import acquire_lease
+from actors.periodic_tasks import NOTES_SECONDS, PeriodicTasks
+from actors.worker_pool import InlineWorkerPool
+from monitor.config import Config
+from monitor.people.class_corrections import rename
+from monitor.store import Store
+from monitor.store.settled_rows import standing_rows
+from tests.people import world
+from tests.store.building import settle_pool
+
+
+def test_a_correction_reaches_settled_verdicts(tmp_path: Path) -> None:
+    moments = [0.0]
+    with Store.open(tmp_path / "state") as store:
+        world.fit(store)
+        world.ask(store, 8)
+        dune = world.discover(store, "dune", 8)
+        settle_pool(store, class_id=dune)
+        rename(store, dune, "desert", who="ada")
+        config = Config()
+        tasks = PeriodicTasks(
+            store,
+            config,
+            InlineWorkerPool(config),
+            acquire_lease(store),
+            clock=lambda: moments[0],
+        )
+        try:
+            tasks.tick(0)
+            patience = time.monotonic() + 60
+            while set(standing_rows(store, [1]).column("class_name").to_pylist()) != {"desert"}:
+                assert time.monotonic() < patience
+                moments[0] += NOTES_SECONDS
+                tasks.tick(0)
+        finally:
+            tasks.close()

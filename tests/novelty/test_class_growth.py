@@ -1,0 +1,128 @@
+"""Classes that go on learning from the pools that show them, within bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from monitor.novelty.arrays import Floats
+from monitor.novelty.class_growth import Growth, grow_classes
+from monitor.novelty.detector import Detector, KnownClass
+from monitor.novelty.settled_verdicts import settle_pool
+
+DIMENSION = 16
+CENTRES = np.random.default_rng(5).normal(0, 5, size=(6, DIMENSION))
+
+
+def images(kind: int, count: int, seed: int) -> Floats:
+    noise = np.random.default_rng([seed, kind]).normal(0, 1, size=(count, DIMENSION))
+    found: Floats = (CENTRES[kind] + noise).astype(np.float32)
+    return found
+
+
+def young(detector: Detector, kind: int, *, people: int, count: int = 12) -> Detector:
+    """The detector with a class that was just discovered."""
+    born = KnownClass.fit(
+        "c9",
+        "ship",
+        images(kind, count, 7),
+        settings=detector.settings,
+        rng=np.random.default_rng(0),
+        origin="discovered",
+        said=np.arange(count) < people,
+        confirmed=people >= 3,
+    )
+    return detector.with_classes([born])
+
+
+@pytest.fixture(scope="module")
+def founded() -> Detector:
+    known = np.concatenate([images(kind, 60, 0) for kind in (0, 1, 2)])
+    return Detector.fit(known, np.repeat(["a", "b", "c"], 60).tolist())
+
+
+def grown(detector: Detector, pool: Floats, answers: dict[int, str | None]) -> Growth | None:
+    settled = settle_pool(detector, pool, answers)
+    return grow_classes(detector, pool, settled, answers)
+
+
+def test_a_young_class_grows_with_the_feed_and_a_fitted_one_does_not(founded: Detector) -> None:
+    detector = young(founded, 3, people=4)
+    pool = np.concatenate([images(0, 40, 1), images(3, 30, 1)])
+    found = grown(detector, pool, {})
+    assert found is not None
+    (ship,) = found.grown
+    assert ship.id == "c9"
+    assert len(ship.pseudo) >= 25
+    assert min(ship.pseudo) >= 40, "an image of another class taught it"
+    before, after = detector.find("ship"), found.detector.find("ship")
+    assert after.count == before.count + len(ship.pseudo)
+    assert (after.human, after.said.sum()) == (4, 4)
+    fresh = images(3, 200, 11)
+    assert found.detector.score(fresh).novel.mean() <= detector.score(fresh).novel.mean()
+
+
+def test_what_people_labelled_is_never_forgotten(founded: Detector) -> None:
+    small = founded.settings.replace(references_most=20, mature=20)
+    detector = young(replace(founded, settings=small), 3, people=5, count=18)
+    pool = np.concatenate([images(0, 40, 1), images(3, 30, 1)])
+    answers: dict[int, str | None] = {40: "c9", 41: "c9", 42: "c9"}
+    found = grown(detector, pool, answers)
+    assert found is not None
+    ship = found.detector.find("ship")
+    assert len(ship.references) <= 20
+    kept = {row.tobytes() for row in ship.references[ship.said]}
+    assert {pool[i].tobytes() for i in answers} <= kept
+    before = detector.find("ship")
+    assert {row.tobytes() for row in before.references[before.said]} <= kept
+
+
+def test_three_answers_confirm_a_class_and_dissent_does_not(founded: Detector) -> None:
+    detector = young(founded, 3, people=1)
+    pool = np.concatenate([images(0, 40, 1), images(3, 30, 1)])
+    found = grown(detector, pool, {40: "c9", 45: "c9"})
+    assert found is not None
+    assert found.detector.find("ship").confirmed
+    doubted = grown(detector, pool, {40: "c9", 45: "c9", 50: "a", 55: "b", 60: None})
+    assert doubted is None or not doubted.detector.find("ship").confirmed
+    settled = settle_pool(detector, pool, {40: "c9", 45: "c9"})
+    alone = grow_classes(
+        detector, pool, settled, {40: "c9", 45: "c9"}, confirmable=frozenset({"c1"})
+    )
+    assert alone is not None
+    assert not alone.detector.find("ship").confirmed, "one person alone confirmed it"
+
+
+def test_one_answer_that_names_a_known_class_for_a_stranger_hides_nothing(
+    founded: Detector,
+) -> None:
+    pool = np.concatenate([images(0, 40, 1), images(4, 20, 1)])
+    found = grown(founded, pool, {50: "a"})
+    detector = found.detector if found is not None else founded
+    assert detector.score(images(4, 100, 12)).novel.mean() > 0.9
+
+
+def test_a_class_cannot_be_walked_into_another(founded: Detector) -> None:
+    detector = young(founded, 3, people=4)
+    home, other = CENTRES[3], CENTRES[0]
+    start = np.linalg.norm(other - home)
+    for step in range(1, 12):
+        drifting = (home + (other - home) * step / 10).astype(np.float32)
+        noise = np.random.default_rng(step).normal(0, 1, size=(30, DIMENSION))
+        pool = np.concatenate([images(1, 40, step), (drifting + noise).astype(np.float32)])
+        found = grown(detector, pool, {})
+        detector = found.detector if found is not None else detector
+    people = detector.find("ship")
+    moved = np.linalg.norm(people.modes[0].mean - home)
+    assert moved < 0.6 * start
+
+
+def test_the_settings_of_growth_have_effect(founded: Detector) -> None:
+    detector = young(founded, 3, people=4)
+    pool = np.concatenate([images(0, 40, 1), images(3, 30, 1)])
+    old = replace(detector, settings=detector.settings.replace(mature=12))
+    assert grown(old, pool, {}) is None
+    slow = replace(detector, settings=detector.settings.replace(grow_least=10.0))
+    assert grown(slow, pool, {}) is None

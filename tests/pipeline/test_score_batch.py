@@ -1,0 +1,64 @@
+"""Verdicts of a batch, and what is counted of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monitor.feed.batch_plan import PlannedBatch
+from monitor.feed.feed_storage import FeedFile
+from monitor.feed.row_parsing import RejectedRow, RowIdentity
+from monitor.images.image_stats import STATS as NAMES
+from monitor.images.reject_reasons import Reason
+from monitor.novelty.detector import Detector
+from monitor.pipeline.score_batch import EmbeddedBatch, score_batch
+from monitor.store.output_files import STATS, VERDICTS
+from monitor.store.score_histogram import score_counts
+
+
+@pytest.fixture(scope="module")
+def detector() -> Detector:
+    rng = np.random.default_rng(0)
+    known = np.concatenate([rng.normal(m, 1, (100, 40)) for m in (0, 9)]).astype("f")
+    return Detector.fit(known, ["a"] * 100 + ["b"] * 100)
+
+
+def batch(features: np.ndarray) -> EmbeddedBatch:
+    count = len(features)
+    return EmbeddedBatch(
+        PlannedBatch(FeedFile("x.parquet", 1, 1), 0, count + 1),
+        tuple(RowIdentity(i, f"i{i}", f"cam-{i % 2}", None) for i in range(count)),
+        features,
+        np.zeros((count, STATS), np.float32),
+        (RejectedRow(count, Reason.TRUNCATED, "cut short", "bad", "cam-0"),),
+    )
+
+
+def test_every_row_has_a_verdict_or_a_reason(detector: Detector) -> None:
+    features = np.full((6, 40), -9, np.float32)
+    scored = score_batch(7, batch(features), detector, version=3)
+    assert scored.verdicts.column("verdict").to_pylist() == ["novel"] * 6
+    assert scored.verdicts.column("detector_version").to_pylist() == [3] * 6
+    assert scored.rejected.column("reason").to_pylist() == ["truncated"]
+    assert scored.features is not None
+    assert scored.features.num_rows == 6
+
+
+def test_counts_add_up_by_source(detector: Detector) -> None:
+    rng = np.random.default_rng(1)
+    features = np.concatenate([rng.normal(0, 1, (5, 40)), np.full((5, 40), -9)]).astype("f")
+    verdicts = score_batch(7, batch(features), detector, version=1).verdicts
+    counts = list(score_counts(verdicts, exceedance=0.1))
+    for source in ("cam-0", "cam-1"):
+        mine = {(c.name, c.label): c.value for c in counts if c.source == source}
+        assert sum(v for (name, _), v in mine.items() if name == "score_ratio") == 5
+        assert mine["expected_above", ""] == pytest.approx(0.5)
+        assert mine["above", ""] >= 2
+
+
+def test_no_verdicts_count_nothing() -> None:
+    assert list(score_counts(VERDICTS.empty_table(), 0.1)) == []
+
+
+def test_the_store_keeps_as_many_figures_as_the_feed_takes() -> None:
+    assert len(NAMES) == STATS
