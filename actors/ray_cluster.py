@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 # Before Ray is imported: it reads these once. Nothing leaves this machine unasked.
@@ -54,7 +57,8 @@ def connect(address: str) -> None:
     tries = LOCAL_TRIES if address == "local" else 1
     for left in reversed(range(tries)):
         try:
-            ray.init(address=address, **options)
+            with _our_signal_handlers():
+                ray.init(address=address, **options)
             return
         except Exception as error:  # Ray raises bare Exceptions of its own
             ray.shutdown()
@@ -65,6 +69,20 @@ def connect(address: str) -> None:
                 f"Ray at {address!r} cannot be used ({text}); check that the cluster runs and "
                 "that run.address or --address names it"
             ) from error
+
+
+@contextlib.contextmanager
+def _our_signal_handlers() -> Iterator[None]:
+    """Ray replaces the handler of SIGTERM by one that exits at once; ours finishes the batch."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _note(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:

@@ -186,7 +186,7 @@ def neighbours(laid: Laid, id: str, count: int = NEIGHBOURS) -> list[int]:
 def _step(size: int) -> int:
     """A filling pool is laid out again when it has grown by a quarter.
 
-    >>> _step(100) == _step(110), _step(100) == _step(160)
+    >>> _step(120) == _step(130), _step(120) == _step(160)
     (True, False)
     """
     return int(np.log(max(size, 1)) / np.log(1.25))

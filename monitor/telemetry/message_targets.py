@@ -43,7 +43,7 @@ def open_target(address: str, *, timeout: float = 10.0, secret: bytes | None = N
     """The target that an address names.
 
     >>> open_target("ntfy+https://ntfy.sh/desk").name
-    'ntfy-ntfy.sh-2f40ff68'
+    'ntfy-ntfy.sh-c111e0e3'
     """
     if address.startswith("file:"):
         address = _from_file(address.removeprefix("file:"))

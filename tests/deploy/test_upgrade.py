@@ -1,4 +1,4 @@
-"""State whose detector has an earlier layout is refused in words, and left as it was.
+"""State of an earlier layout is refused in words, and left as it was.
 
 The archive in ``states`` was written by ``make_state`` with the code of its day, before the first
 release.
@@ -14,14 +14,15 @@ from pathlib import Path
 import pytest
 
 from monitor.cli.root import run
+from monitor.store.tables import SCHEMA_VERSION
 from tests.deploy.make_state import CHAPTERS, COLOURS, write_feed
 
 STATES = Path(__file__).parent / "states"
 LETTERS = "".join(CHAPTERS)
 ONCE = ("run", "--once", "--address", "none")
 REFUSED = (
-    "has detector layout 1, this conclad reads 2; fit again into a fresh folder: "
-    "conclad fit --data … --set state.dir=FOLDER"
+    f"this conclad has layout {SCHEMA_VERSION} and cannot read it; name a new state folder with "
+    "state.dir and fit again with conclad fit --data FILES"
 )
 
 

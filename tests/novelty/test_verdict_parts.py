@@ -155,7 +155,7 @@ def test_opinions_survive_as_arrays_and_are_not_computed_again(
     # The same numbers in another memory layout may be added up in another order.
     np.testing.assert_allclose(saved.score(probe).score, detector.score(probe).score, rtol=1e-5)
     assert saved.opinions is again
-    assert arrays["location"].shape == arrays["scale"].shape == (3,)
+    assert arrays["location"].shape == arrays["scale"].shape == (3, KNOWN)
 
 
 def test_references_are_judged_without_their_own_help(detector: Detector) -> None:
@@ -180,8 +180,8 @@ def test_a_detector_of_any_settings_goes_through_its_state(chosen: MethodSetting
 
 def test_a_state_with_settings_that_do_not_exist_is_refused() -> None:
     arrays, meta = World().detector().to_state()
-    for stored in ({"preset": "robust", "own_scale": 100}, {"preset": "other"}, {}):
-        with pytest.raises((InvalidDetector, InvalidSettings), match=r"own_scale|other|preset"):
+    for stored in ({"preset": "robust", "old_number": 100}, {"preset": "other"}, {}):
+        with pytest.raises((InvalidDetector, InvalidSettings), match=r"old_number|other|preset"):
             Detector.from_state(arrays, {**meta, "settings": stored})
 
 

@@ -22,6 +22,7 @@ from monitor.store.errors import (
     SnapshotTruncated,
 )
 from monitor.store.snapshots import (
+    SCHEMA,
     load_detector,
     load_snapshot,
     publish_snapshot,
@@ -183,7 +184,9 @@ def test_an_edited_manifest_is_noticed(folder: Folder) -> None:
         load_snapshot(folder, "v1", sha256=snapshot.sha256)
 
 
-@pytest.mark.parametrize("change", [{"schema": 1}, {"schema": 4}, {"format": "something else"}])
+@pytest.mark.parametrize(
+    "change", [{"schema": 1}, {"schema": SCHEMA + 1}, {"format": "something else"}]
+)
 def test_another_layout_is_refused(folder: Folder, change: dict[str, object]) -> None:
     publish_snapshot(folder, "v1", small_detector())
     manifest = json.loads(folder.read("v1/manifest.json"))
@@ -229,10 +232,13 @@ def test_one_file_that_was_damaged(tmp_path: Path) -> None:
     path.write_bytes(whole.replace(b"water", b"wader"))
     with pytest.raises(SnapshotTampered):
         load_detector(path)
-    newer = whole.replace(rb"\"schema\": 3", rb"\"schema\": 4")
+    now, later = (rb"\"schema\": %d" % number for number in (SCHEMA, SCHEMA + 1))
+    newer = whole.replace(now, later)
     assert newer != whole
     path.write_bytes(newer)
-    with pytest.raises(SnapshotSchemaError, match="has detector layout 4, this conclad reads 3"):
+    with pytest.raises(
+        SnapshotSchemaError, match=rf"layout {SCHEMA + 1}, this conclad reads {SCHEMA};"
+    ):
         load_detector(path)
     path.write_bytes(b"\x04\0\0\0\0\0\0\0{]}  and more")
     with pytest.raises(SnapshotSchemaError, match="not a safetensors file"):
