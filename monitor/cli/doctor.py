@@ -21,17 +21,23 @@ NOT_WELL = 3
     help="Also look at the Ray cluster there; without it, at the one of run.address.",
 )
 @click.option("--quick", is_flag=True, help="Do not load the backbone, which takes seconds.")
+@click.option("--repair", is_flag=True, help="Close the state to other users of the machine.")
 @with_config
 @with_output
 @click.pass_context
 def doctor(
-    ctx: click.Context, address: str | None, quick: bool, loaded: Loaded, output: Output
+    ctx: click.Context,
+    address: str | None,
+    quick: bool,
+    repair: bool,
+    loaded: Loaded,
+    output: Output,
 ) -> None:
     """Look whether this machine or cluster can run the monitor.
 
-    Says in plain words what is wrong and what to do; changes nothing. Exits with 3 if there is a
-    problem, and with 0 if there are at most notes. Where the configuration has groups of sources,
-    all of them are looked at unless --group names one.
+    Says in plain words what is wrong and what to do; changes nothing without --repair. Exits
+    with 3 if there is a problem, and with 0 if there are at most notes. Where the configuration has
+    groups of sources, all of them are looked at unless --group names one.
     """
     from monitor.doctor import Check, Level, examine
     from monitor.doctor.findings import conclusion
@@ -40,7 +46,7 @@ def doctor(
     for group, config in loaded.each().items():
         if group and not output.as_json:
             click.echo(f"{group}:")
-        for check in examine(config, address=address, quick=quick):
+        for check in examine(config, address=address, quick=quick, repair=repair):
             checks.append(replace(check, name=f"{group}/{check.name}") if group else check)
             if not output.as_json:
                 # As it goes: the slow part comes last, and may be what hangs.

@@ -175,7 +175,7 @@ class Guard:
         cookie = request.cookies.get(sessions.COOKIE, "")
         with self._store.reading() as tx:
             known, now = holders(tx, os.environ), tx.now
-            signed_in = sessions.read(tx, cookie, known) if cookie else None
+            signed_in = sessions.read(tx, self._key, cookie, known) if cookie else None
         bearer = request.headers.get("authorization", "")
         word, _, token = bearer.partition(" ")
         if word.lower() == "bearer" or (bearer and self._config.proxy.user_header is None):

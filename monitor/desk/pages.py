@@ -131,7 +131,9 @@ def take_token(ask: Ask) -> Response:
         if found is None:
             words = "This token is not known here. Ask whoever runs the desk for a new one."
             return _sign_in(ask, goal, wrong=words, status=401)
-        cookie = sessions.begin(tx, found.name, found.role, via="token", digest=found.digest)
+        cookie = sessions.begin(
+            tx, ask.key, found.name, found.role, via="token", digest=found.digest
+        )
     return _signed_in(ask, RedirectResponse(goal, status_code=303), cookie)
 
 
@@ -161,7 +163,7 @@ def from_provider(ask: Ask) -> Response:
     kept = sessions.unseal(ask.key, ask.cookies.get(openid.COOKIE, ""))
     name, role = ask.oidc.finish(ask.query.code, ask.query.state, kept)
     with ask.store.transaction() as tx:
-        cookie = sessions.begin(tx, name, role, via="oidc")
+        cookie = sessions.begin(tx, ask.key, name, role, via="oidc")
     goal = _next(kept["goal"] if kept else "/")
     # A page of our own leads on: the strict cookie would not go with a redirect from elsewhere.
     response = _signed_in(ask, page("signed_in.html", name=name, goal=goal), cookie)
@@ -184,7 +186,7 @@ def _signed_in(ask: Ask, response: Response, cookie: str) -> Response:
 def sign_out(ask: Ask) -> Response:
     with ask.store.transaction() as tx:
         tx.queries.release(ask.person.name)
-        sessions.end(tx, ask.cookies.get(sessions.COOKIE, ""))
+        sessions.end(tx, ask.key, ask.cookies.get(sessions.COOKIE, ""))
     response = RedirectResponse("/sign-in", status_code=303)
     response.delete_cookie(sessions.COOKIE, httponly=True, samesite="strict", secure=ask.is_https)
     return response

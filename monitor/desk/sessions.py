@@ -1,7 +1,9 @@
 """A signed-in browser: a random cookie, and what it stands for in the store.
 
-The store keeps a hash of the cookie only. A restart of the desk signs nobody out; signing out ends
-the session at once, wherever the cookie was copied to, and so does removing the token behind it.
+The store keeps a hash of the cookie only, made with a key that lies beside the database and in no
+backup: in a copy of the database, and where a backup was restored, no cookie is worth anything. A
+restart of the desk signs nobody out; signing out ends the session at once, wherever the cookie was
+copied to, and so does removing the token behind it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from monitor.desk.tokens import Holder, Role
+from monitor.store.shared_names import DESK_KEY
 from monitor.store.store import Store, Transaction
 
 COOKIE = "conclad_desk"
@@ -24,28 +27,28 @@ LASTS = timedelta(days=7)
 """A working week and the weekend after it; then people sign in again."""
 
 SESSIONS = "desk_sessions"
-_ROOM, _KEY = "desk", "session_key"
 _SHAPE = re.compile(r"^[A-Za-z0-9_-]{43}$")
 
 
 def session_key(store: Store) -> bytes:
     """The key of this state, drawn when it is first needed; it seals what pages are given."""
-    with store.transaction() as tx:
-        text = tx.notes.get(_ROOM, _KEY)
-        if text is None:
-            text = secrets.token_hex(32)
-            tx.notes.set(_ROOM, _KEY, text)
-    return bytes.fromhex(text)
+    if store.folder.size(DESK_KEY) is None:
+        staged = store.folder.stage_bytes(DESK_KEY, secrets.token_bytes(32))
+        try:
+            staged.publish_new()
+        except FileExistsError:  # another desk was quicker
+            staged.discard()
+    return store.folder.read(DESK_KEY)
 
 
-def begin(tx: Transaction, name: str, role: Role, *, via: str, digest: str = "") -> str:
+def begin(tx: Transaction, key: bytes, name: str, role: Role, *, via: str, digest: str = "") -> str:
     """Start a session, and return the cookie that stands for it.
 
     ``digest`` is the hash of the token that was shown, if it was one.
     """
-    for key, entry in tx.notes.all(SESSIONS).items():
+    for session, entry in tx.notes.all(SESSIONS).items():
         if _until(entry) <= tx.now:
-            tx.notes.delete(SESSIONS, key)
+            tx.notes.delete(SESSIONS, session)
     value = secrets.token_urlsafe(32)
     entry = {
         "name": name,
@@ -54,26 +57,26 @@ def begin(tx: Transaction, name: str, role: Role, *, via: str, digest: str = "")
         "token": digest,
         "until": (tx.now + LASTS).isoformat(),
     }
-    tx.notes.set(SESSIONS, _name(value), entry)
+    tx.notes.set(SESSIONS, _name(key, value), entry)
     tx.events.append("desk.signed_in", {"who": name, "role": role.word, "via": via})
     return value
 
 
-def end(tx: Transaction, value: str) -> None:
+def end(tx: Transaction, key: bytes, value: str) -> None:
     """Nobody comes in with this cookie any more."""
     if not _SHAPE.match(value):
         return
-    entry = tx.notes.get(SESSIONS, _name(value))
+    entry = tx.notes.get(SESSIONS, _name(key, value))
     if entry is not None:
-        tx.notes.delete(SESSIONS, _name(value))
+        tx.notes.delete(SESSIONS, _name(key, value))
         tx.events.append("desk.signed_out", {"who": entry["name"]})
 
 
-def read(tx: Transaction, value: str, known: Sequence[Holder]) -> Holder | None:
+def read(tx: Transaction, key: bytes, value: str, known: Sequence[Holder]) -> Holder | None:
     """Who the cookie belongs to; None if it is worn out, made up, or its token is gone."""
     if not _SHAPE.match(value):
         return None
-    entry = tx.notes.get(SESSIONS, _name(value))
+    entry = tx.notes.get(SESSIONS, _name(key, value))
     if entry is None or _until(entry) <= tx.now:
         return None
     if not entry["token"]:
@@ -113,8 +116,8 @@ def _mac(key: bytes, text: str) -> str:
     return hmac.new(key, b"seal\0" + text.encode(), hashlib.sha256).hexdigest()
 
 
-def _name(value: str) -> str:
-    return hashlib.sha256(value.encode()).hexdigest()
+def _name(key: bytes, value: str) -> str:
+    return hmac.new(key, b"session\0" + value.encode(), hashlib.sha256).hexdigest()
 
 
 def _until(entry: Mapping[str, Any]) -> datetime:

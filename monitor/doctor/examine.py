@@ -13,9 +13,12 @@ from monitor.doctor import storage_check as places
 from monitor.doctor.findings import Check
 
 
-def examine(config: Config, *, address: str | None = None, quick: bool = False) -> Iterator[Check]:
-    """Look at everything that a monitor with this configuration needs; nothing is changed.
+def examine(
+    config: Config, *, address: str | None = None, quick: bool = False, repair: bool = False
+) -> Iterator[Check]:
+    """Look at everything that a monitor with this configuration needs.
 
+    Nothing is changed, but with ``repair`` the state is closed to other users of the machine.
     ``quick`` leaves out what takes seconds: loading the backbone and running it once.
     """
     yield from machine.versions()
@@ -23,7 +26,7 @@ def examine(config: Config, *, address: str | None = None, quick: bool = False) 
     if "://" not in config.state.dir:
         yield machine.space(Path(config.state.dir).expanduser())
     yield places.feed(config)
-    yield from places.state_folder(config)
+    yield from places.state_folder(config, repair=repair)
     with places.opened(config) as (store, found):
         yield found
         yield places.clock(store)

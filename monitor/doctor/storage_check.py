@@ -27,6 +27,7 @@ from monitor.jobs.from_config import columns_of, decoding_of, open_store
 from monitor.store import Severity, Store, check
 from monitor.store.atomic_files import Folder
 from monitor.store.database import DATABASE_FILE, Database, database_url
+from monitor.store.file_modes import close_paths, wide_paths
 from monitor.store.migrations import MIGRATIONS
 from monitor.store.shared_names import COORDINATOR_LEASE
 from monitor.store.tables import SCHEMA_VERSION, events, schema_version
@@ -102,8 +103,8 @@ def _first_image(config: Config, source: Source, path: str) -> Check:
     return good("feed", f"{where} can be read; its first image has {width} x {height} pixels")
 
 
-def state_folder(config: Config) -> Iterator[Check]:
-    """Whether files can be written, and by whom else."""
+def state_folder(config: Config, *, repair: bool = False) -> Iterator[Check]:
+    """Whether files can be written, and who else may read them; ``repair`` ends that."""
     place = config.state.dir
     if "://" in place:
         yield _writable(Folder.at(place), place)
@@ -117,10 +118,7 @@ def state_folder(config: Config) -> Iterator[Check]:
             yield problem("state", f"{folder} is not there and cannot be made; mend state.dir")
         return
     yield _writable(Folder.local(folder), place)
-    if folder.stat().st_mode & stat.S_IWOTH:
-        yield warning(
-            "state", f"every user of this machine may write {folder}; take that away: chmod o-w"
-        )
+    yield _private(folder, repair)
     kind = filesystem_of(folder)
     if config.state.url is None and kind in NETWORK_DISKS:
         yield problem(
@@ -128,6 +126,27 @@ def state_folder(config: Config) -> Iterator[Check]:
             f"{folder} is on a network disk ({kind}), where SQLite's locks do not work; put it on "
             "a disk of this machine, or set state.url to a PostgreSQL",
         )
+
+
+def _private(folder: Path, repair: bool) -> Check:
+    wide = list(wide_paths(folder))
+    if not wide:
+        return good("permissions", f"nobody but this user may read {folder}")
+    first = f"the first: {wide[0]}, mode {stat.S_IMODE(wide[0].lstat().st_mode):o}"
+    if not repair:
+        return warning(
+            "permissions",
+            f"other users may read or write {len(wide)} files and folders of the state ({first}); "
+            "'conclad doctor --repair' closes them",
+        )
+    kept = close_paths(wide)
+    if kept:
+        return warning(
+            "permissions",
+            f"{len(kept)} files and folders belong to another user and stay open to others (the "
+            f"first: {kept[0]}); run this as their owner",
+        )
+    return good("permissions", f"closed {len(wide)} files and folders to other users ({first})")
 
 
 def _writable(folder: Folder, shown: str) -> Check:

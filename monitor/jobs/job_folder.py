@@ -76,7 +76,7 @@ class JobFolder:
     @classmethod
     def open(cls, where: str | Path, kind: str, owner: Mapping[str, Any]) -> JobFolder:
         """Take a new or empty folder, or go on with one that has the same owner."""
-        folder = Folder.at(where)
+        folder = Folder.at(where, private=False)  # results, for whoever asked for them
         manifest = {"format": f"conclad-{kind}", "schema": SCHEMA, **owner}
         if folder.size(MANIFEST) is None:
             strangers = [e.name for e in folder.list() if not is_temporary(e.name)]

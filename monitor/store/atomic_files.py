@@ -23,6 +23,7 @@ from pyarrow import fs as pafs
 
 from monitor.errors import Kind, kind_of
 from monitor.store.errors import DiskUnavailable, StoreAddress
+from monitor.store.file_modes import FILE_MODE, FOLDER_MODE
 
 #: Read files in pieces of this size when hashing: large enough to be cheap per call, small
 #: enough that the check of a large state stays flat in memory.
@@ -101,34 +102,45 @@ class Folder:
     ['notes/hello.txt']
     """
 
-    def __init__(self, filesystem: pafs.FileSystem, root: str) -> None:
+    def __init__(self, filesystem: pafs.FileSystem, root: str, *, private: bool = True) -> None:
         filesystem, root = _unwrap(filesystem, root)
         self.filesystem = filesystem
         self.root = root.rstrip("/")
+        self.private = private
         self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
 
     @classmethod
-    def local(cls, path: str | Path) -> Folder:
-        return cls(pafs.LocalFileSystem(), str(Path(path).absolute()))
+    def local(cls, path: str | Path, *, private: bool = True) -> Folder:
+        return cls(pafs.LocalFileSystem(), str(Path(path).absolute()), private=private)
 
     @classmethod
-    def at(cls, where: str | Path, filesystem: pafs.FileSystem | None = None) -> Folder:
-        """From a path, a URI such as ``s3://bucket/prefix``, or a path on ``filesystem``."""
+    def at(
+        cls,
+        where: str | Path,
+        filesystem: pafs.FileSystem | None = None,
+        *,
+        private: bool = True,
+    ) -> Folder:
+        """From a path, a URI such as ``s3://bucket/prefix``, or a path on ``filesystem``.
+
+        Files of a ``private`` folder on a local disk are their owner's alone; those of another
+        have the rights that the umask leaves.
+        """
         if filesystem is not None:
-            return cls(filesystem, str(where))
+            return cls(filesystem, str(where), private=private)
         if isinstance(where, str) and "://" in where:
             try:
                 found, path = pafs.FileSystem.from_uri(where)
             except (OSError, ValueError) as error:
                 raise StoreAddress(f"{where}: cannot be opened as a folder ({error})") from error
-            return cls(found, path)
-        return cls.local(where)
+            return cls(found, path, private=private)
+        return cls.local(where, private=private)
 
     def path(self, name: str) -> str:
         return f"{self.root}/{name}" if name else self.root
 
     def child(self, name: str) -> Folder:
-        return Folder(self.filesystem, self.path(name))
+        return Folder(self.filesystem, self.path(name), private=self.private)
 
     def __str__(self) -> str:
         return self.root
@@ -211,7 +223,7 @@ class Folder:
                     return self.size(name) is not None
                 self.filesystem.move(self.path(temporary), self.path(name))
                 return True
-            _make_durable_folder(Path(self.path(name)).parent)
+            self._make_parent(name)
             try:
                 os.replace(self.path(temporary), self.path(name))
             except FileNotFoundError:
@@ -260,11 +272,16 @@ class Folder:
             with self.filesystem.open_output_stream(path) as stream:
                 yield stream
             return
-        _make_durable_folder(Path(path).parent)
-        with open(path, "xb") as file:
+        self._make_parent(name)
+        mode = FILE_MODE if self.private else 0o666
+        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+
+    def _make_parent(self, name: str) -> None:
+        mode = FOLDER_MODE if self.private else 0o777
+        _make_durable_folder(Path(self.path(name)).parent, mode)
 
     def _move(self, source: str, target: str) -> None:
         if not self.is_local:
@@ -301,12 +318,12 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _make_durable_folder(path: Path) -> None:
+def _make_durable_folder(path: Path, mode: int) -> None:
     """Create a folder whose own name survives a power cut too; cheap when it exists."""
     if path.is_dir():
         return
-    _make_durable_folder(path.parent)
-    path.mkdir(exist_ok=True)
+    _make_durable_folder(path.parent, mode)
+    path.mkdir(mode, exist_ok=True)
     _sync(path.parent)
 
 

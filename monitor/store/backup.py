@@ -24,8 +24,10 @@ from monitor.store.atomic_files import CHUNK, Entry, Folder, is_temporary
 from monitor.store.database import DATABASE_FILE
 from monitor.store.database_copy import copy_rows, is_empty
 from monitor.store.errors import BackupIncomplete, RestoreRefused
+from monitor.store.file_modes import make_private_file, make_private_folder
 from monitor.store.integrity_check import Severity, check
 from monitor.store.output_files import STAGING
+from monitor.store.shared_names import DESK_KEY
 from monitor.store.store import Store
 from monitor.store.tables import SCHEMA_VERSION, schema_version
 
@@ -140,7 +142,7 @@ def _usable(destination: Path) -> Path:
             raise BackupIncomplete(
                 f"{folder}: holds something that is no backup; name an empty or new folder"
             )
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     return folder
 
 
@@ -165,6 +167,7 @@ def _copy_database(store: Store, folder: Path) -> datetime:
 
 
 def _copy_sqlite(live: sqlite3.Connection, target: Path) -> None:
+    make_private_file(target)
     with closing(sqlite3.connect(target)) as copy:
         live.backup(copy)
 
@@ -173,7 +176,7 @@ def _files(folder: Folder) -> Iterator[Entry]:
     """The files of a state beside its database: committed ones, and those about to be named."""
     for entry in folder.list():
         first = entry.name.partition("/")[0]
-        if first == NOTE or first.startswith((DATABASE_FILE, ".")):
+        if first in (NOTE, DESK_KEY) or first.startswith((DATABASE_FILE, ".")):
             continue
         if first == STAGING or not is_temporary(entry.name):
             yield entry

@@ -14,3 +14,6 @@ SOURCES = "source"
 DRIFT = "drift"
 #: What the monitor waits for, as it notes it itself.
 OUTAGES = ("monitor", "outages")
+
+#: The key of the desk, a file beside the database: never in a copy of the state.
+DESK_KEY = "desk-key"

@@ -135,7 +135,8 @@ def save_detector(detector: Detector, path: str | Path) -> None:
     parts = {name: _part(_bytes_of(array)) for name, array in arrays.items()}
     header = {FORMAT: _manifest_bytes(detector, meta, parts).decode()}
     target = Path(path)
-    Folder.local(target.parent).write(target.name, save(_contiguous(arrays), metadata=header))
+    folder = Folder.local(target.parent, private=False)  # made to be handed on
+    folder.write(target.name, save(_contiguous(arrays), metadata=header))
 
 
 def load_detector(path: str | Path, *, fingerprint: Fingerprint | None = None) -> Detector:

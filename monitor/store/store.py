@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +21,7 @@ from monitor.store.database import Database, database_url
 from monitor.store.detector_versions import Versions
 from monitor.store.errors import DiskUnavailable, StoreAddress
 from monitor.store.event_log import Counters, Events, Notes
+from monitor.store.file_modes import is_wide, make_private_file, make_private_folder
 from monitor.store.leases import Leases
 from monitor.store.ledger import Batches, Files
 from monitor.store.migrations import migrate
@@ -32,6 +34,8 @@ from monitor.store.seen_images import Seen
 from monitor.store.settlements import Settlements
 
 Clock = Callable[[], datetime]
+
+log = logging.getLogger(__name__)
 
 
 class Transaction:
@@ -95,7 +99,7 @@ class Store:
         url = database_url(where)
         place = files if files is not None else _folder_of(where, url.database, url.drivername)
         if url.drivername == "sqlite":
-            _make_folder(Path(str(url.database)).parent)
+            _make_database_file(Path(str(url.database)))
         store = cls(Database(url), Folder.at(place, fs), clock)
         try:
             now = clock() if clock else datetime.now(UTC)
@@ -160,9 +164,24 @@ def _folder_of(where: str | Path, database: str | None, driver: str) -> str | Pa
     )
 
 
+def _make_database_file(path: Path) -> None:
+    _make_folder(path.parent)
+    try:
+        if not path.exists():
+            make_private_file(path)
+        elif is_wide(path):
+            log.warning(
+                "%s: other users of this machine may read it; 'conclad doctor --repair' closes "
+                "the state to them",
+                path,
+            )
+    except OSError:
+        return  # opening it says what is wrong, in the words of the database
+
+
 def _make_folder(path: Path) -> None:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path)
     except OSError as error:
         problem = DiskUnavailable if kind_of(error) is Kind.DISK else StoreAddress
         raise problem(

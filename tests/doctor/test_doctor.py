@@ -153,11 +153,15 @@ def test_a_state_that_cannot_be_written(config: Config, tmp_path: Path) -> None:
     assert found.level is Level.PROBLEM
 
 
-def test_a_state_that_anybody_can_write(config: Config) -> None:
+def test_a_state_that_others_can_read(config: Config) -> None:
     os.chmod(config.state.dir, 0o777)
+    os.chmod(Path(config.state.dir, "conclad.db"), 0o640)
     found = worst(state_folder(config))
     assert found.level is Level.WARNING
-    assert "chmod o-w" in found.sentence
+    assert "2 files and folders" in found.sentence
+    assert "--repair" in found.sentence
+    assert "closed 2" in of(list(state_folder(config, repair=True)), "permissions").sentence
+    assert of(list(state_folder(config)), "permissions").level is Level.GOOD
 
 
 def test_sqlite_on_a_network_disk(

@@ -1,0 +1,69 @@
+"""Who else on the machine may read the state: nobody, whatever the umask was.
+
+Everything in a state folder tells of images and people: features, pictures, answers, hashes of
+tokens. Files are made for their owner alone. What was made wider (by hand, by a copy, by a volume)
+is named, and closed when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+
+#: Rights of the group and of everybody else.
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def make_private_folder(path: Path) -> None:
+    """Make a folder and those above it that are missing; one that is there stays as it is."""
+    for missing in reversed([one for one in path.parents if not one.exists()]):
+        missing.mkdir(FOLDER_MODE, exist_ok=True)
+    path.mkdir(FOLDER_MODE, exist_ok=True)
+
+
+def make_private_file(path: Path) -> None:
+    """An empty file, unless there is one; SQLite gives its logs the rights of its file."""
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, FILE_MODE))
+
+
+def is_wide(path: Path) -> bool:
+    """Whether others than its owner may do anything with it.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> is_wide(folder)
+    False
+    >>> folder.chmod(0o750)
+    >>> is_wide(folder)
+    True
+    """
+    return bool(path.lstat().st_mode & _OTHERS)
+
+
+def wide_paths(root: Path) -> Iterator[Path]:
+    """What others may read or write: the folder itself, and whatever is in it."""
+    for folder, _, files in os.walk(root):
+        for path in (Path(folder), *(Path(folder, name) for name in files)):
+            try:
+                if not path.is_symlink() and is_wide(path):
+                    yield path
+            except FileNotFoundError:  # merged or deleted since it was listed
+                continue
+
+
+def close_paths(paths: Iterable[Path]) -> list[Path]:
+    """Take the rights of others away; returns those of which we are not the owner."""
+    kept = []
+    for path in paths:
+        try:
+            path.chmod(stat.S_IMODE(path.lstat().st_mode) & ~_OTHERS)
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            kept.append(path)
+    return kept
