@@ -1,22 +1,31 @@
 """What the coordinator and the scorers cost at scale, with stand-ins for the embedders.
 
-    .venv/bin/python -m bench.scale [--files 2500] [--sources 10 100 1000 10000] [--known 1000]
+    .venv/bin/python -m bench.scale [--images 60000] [--rows 32 256] [--sources 10 1000 10000]
+        [--feeds single mixed] [--database postgresql://...] [--known 1000] [--classes]
 
-Two questions, each answered as ratios in one run. Does a batch cost the coordinator the same
-whether ten sources send or ten thousand? Does scoring grow with the classes as one product does?
-And what does a million images take on disk? Features are drawn, not embedded; everything else,
-from listing the feed to merged verdict files, is what `conclad run` does.
+Two questions, each answered as ratios in one run. Does an image cost the coordinator the same
+whether ten sources send or ten thousand, each in files of its own or all mixed? Does scoring grow
+with the classes as one product does? And what does a million images take on disk? Features are
+drawn, not embedded, and results are pickled and read back, as on their way between processes;
+everything else, from listing the feed to merged verdict files, is what `conclad run` does.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+import pickle
+import shutil
 import tempfile
 import time
+import uuid
 from collections import deque
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +34,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import sqlalchemy
 
 from actors.coordinator import Coordinator
 from actors.coordinator_lease import acquire_lease, renew_lease
@@ -43,6 +53,7 @@ from monitor.pipeline.worker_tasks import (
     InspectPool,
     Role,
     ScoreBatch,
+    SettlePool,
     Task,
     UpdaterTools,
 )
@@ -51,17 +62,29 @@ from monitor.store.records import Count
 from monitor.store.score_histogram import LABELS
 from monitor.store.states import ClassOrigin
 
-ROWS = 8
-"""Images of a file and batch: many cameras that send small files are the hard case."""
-DIMENSION = 64
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-class StandIns:
-    """Workers whose work takes no time that matters; what it takes is counted apart."""
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of one run: rows of a file and batch, sources, and whether a file mixes them."""
 
-    def __init__(self, detector: Detector, features: np.ndarray, sources: int) -> None:
-        self._detector, self._features, self._sources = detector, features, sources
+    rows: int
+    sources: int
+    mixed: bool
+
+    def sources_of(self, file: int) -> list[str]:
+        if not self.mixed:
+            return [name_of(file % self.sources)] * self.rows
+        drawn = np.random.default_rng(file).integers(0, self.sources, self.rows)
+        return [name_of(source) for source in drawn.tolist()]
+
+
+class StandIns:
+    """Workers whose work is not the coordinator's; what it takes is counted apart."""
+
+    def __init__(self, detector: Detector, features: np.ndarray, shape: Shape) -> None:
+        self._detector, self._features, self._shape = detector, features, shape
         self._updater = UpdaterTools()
         self._queue: deque[tuple[Task, tuple[Any, ...]]] = deque()
         self.seconds = self.work = 0.0
@@ -77,39 +100,45 @@ class StandIns:
         return self.capacity(role) - sum(task.role == role for task, _ in self._queue)
 
     def submit(self, task: Task, detectors: Sequence[DetectorRef] = (), *features: Any) -> None:
-        self._queue.append((task, features))
+        # The coordinator writes a task, and a worker reads it.
+        sent = task if isinstance(task, EmbedBatch | ScoreBatch) else _read(*_written(task))
+        self._queue.append((sent, features))
 
     def wait(self, timeout: float) -> list[Done]:
         began, worked = time.perf_counter(), time.process_time()
-        done = [Done(task, self._do(task, *features)) for task, features in self._queue]
+        done = [(task, self._do(task, *features)) for task, features in self._queue]
         self._queue.clear()
         if not done:
             time.sleep(min(timeout, 0.01))
         self.seconds += time.perf_counter() - began
         self.work += time.process_time() - worked
-        return done
+        return [Done(task, result()) for task, result in done]
 
-    def _do(self, task: Task, *features: Any) -> Any:
+    def _do(self, task: Task, *features: Any) -> Callable[[], Any]:
+        """The result as the coordinator will read it; features stay where they are."""
         if isinstance(task, EmbedBatch):
             self.batches += 1
-            return 0.0, self._embed(task.planned)
+            embedded = self._embed(task.planned)
+            return lambda: (0.0, embedded)
         if isinstance(task, ScoreBatch):
-            return task.run(None, self._detector, *features)
-        # Inspects each pool for drift; the images are known, so nobody is asked.
-        assert isinstance(task, InspectPool), f"nobody should {task}"
-        return task.run(self._updater, self._detector)
+            result: Any = task.run(None, self._detector, *features)
+        else:
+            # The images are known, so nobody is asked.
+            assert isinstance(task, InspectPool | SettlePool), f"nobody should {task}"
+            result = task.run(self._updater, *([self._detector] * len(task.versions)))
+        return partial(_read, *_written(result))
 
     def _embed(self, spec: PlannedBatch) -> EmbeddedBatch:
         file = int(Path(spec.file.path).stem)
+        sources = self._shape.sources_of(file)
         rows = tuple(
-            RowIdentity(row, f"{file}-{row}", name_of(file % self._sources), NOON)
+            RowIdentity(row, f"{file}-{row}", sources[row], NOON + timedelta(seconds=file))
             for row in range(spec.first_row, spec.first_row + spec.rows)
         )
-        start = file * ROWS % (len(self._features) - ROWS)
+        start = file * self._shape.rows % (len(self._features) - self._shape.rows)
         features = self._features[start : start + spec.rows]
-        return EmbeddedBatch(
-            spec, rows, features, np.zeros((spec.rows, len(STATS)), np.float32), ()
-        )
+        stats = np.zeros((spec.rows, len(STATS)), np.float32)
+        return EmbeddedBatch(spec, rows, features, stats, ())
 
     def send(self, number: int, detector: Detector) -> DetectorRef:
         return DetectorRef(number, detector)
@@ -128,6 +157,16 @@ class StandIns:
 
     def close(self) -> None:
         self._queue.clear()
+
+
+def _written(value: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
+    """As between processes: large arrays beside the rest, as Ray's object store has them."""
+    buffers: list[pickle.PickleBuffer] = []
+    return pickle.dumps(value, protocol=5, buffer_callback=buffers.append), buffers
+
+
+def _read(data: bytes, buffers: list[pickle.PickleBuffer]) -> Any:
+    return pickle.loads(data, buffers=buffers)  # noqa: S301 - our own bytes
 
 
 def name_of(source: int) -> str:
@@ -150,14 +189,14 @@ def remember(store: Store, sources: int) -> None:
             tx.notes.set("source", source, {"last_captured_at": NOON.isoformat()})
 
 
-def make_feed(folder: Path, files: int) -> None:
-    """Files of a few rows, whose images nobody will open."""
+def make_feed(folder: Path, files: int, rows: int) -> None:
+    """Files of some rows, whose images nobody will open."""
     table = pa.table(
         {
-            "image_id": [str(row) for row in range(ROWS)],
-            "captured_at": pa.array([NOON] * ROWS, pa.timestamp("us", "UTC")),
-            "source_id": ["cam"] * ROWS,
-            "image": pa.array([b"-"] * ROWS, pa.binary()),
+            "image_id": [str(row) for row in range(rows)],
+            "captured_at": pa.array([NOON] * rows, pa.timestamp("us", "UTC")),
+            "source_id": ["cam"] * rows,
+            "image": pa.array([b"-"] * rows, pa.binary()),
         }
     )
     folder.mkdir(parents=True)
@@ -182,25 +221,25 @@ def clusters(
 
 
 def coordinate(
-    folder: Path, feed: Path, sources: int, detector: Detector, features: np.ndarray
+    folder: Path, feed: Path, shape: Shape, detector: Detector, features: np.ndarray, database: str
 ) -> None:
-    """One run over the whole feed; prints what a batch cost the coordinator."""
+    """One run over the whole feed; prints what an image cost the coordinator."""
     settings = (
         f"feed.path={feed}",
         f"state.dir={folder}",
-        f"feed.batch_rows={ROWS}",
+        f"feed.batch_rows={shape.rows}",
         # Nobody is there to ask.
         "pools.false_rounds_per_month=0",
         "labels.trickle_per_week=0",
     )
     config: Config = load(overrides=settings, environ={}).config
-    with Store.open(folder) as store:
+    with open_store(folder, database) as store:
         classes = [NewClass(c.id, c.name, ClassOrigin.FIT) for c in detector.classes]
         commit_version(store, Update("fit:1", detector, None, classes))
-        remember(store, sources)
+        remember(store, shape.sources)
         lease = acquire_lease(store)
         recover(store, lease)
-        workers = StandIns(detector, features, sources)
+        workers = StandIns(detector, features, shape)
         coordinator = Coordinator(store, config, workers, lease, workers.start(), once=True)
         began, worked = time.perf_counter(), time.process_time()
         with renew_lease(store, lease):
@@ -208,13 +247,35 @@ def coordinate(
         wall = time.perf_counter() - began - workers.seconds
         work = time.process_time() - worked - workers.work
         store.release_lease(lease)
-        count = workers.batches
+        images = workers.batches * shape.rows
         print(
-            f"{sources:>7,} sources, {count:,} batches: {count / wall:5.0f} batches/s, "
-            f"{1e3 * wall / count:.2f} ms each, of which the processor {1e3 * work / count:.2f} ms",
+            f"{shape.rows:>4} rows {'mixed' if shape.mixed else 'single':>6} "
+            f"{shape.sources:>7,} sources: {images / work:7,.0f} images/s of a core "
+            f"({1e3 * work / workers.batches:6.2f} ms a batch), {images / wall:7,.0f} by the clock",
             flush=True,
         )
-        measure_disk(store, count * ROWS)
+        measure_disk(store, images)
+
+
+@contextmanager
+def open_store(folder: Path, database: str) -> Iterator[Store]:
+    """SQLite in the folder, or a schema of its own in a PostgreSQL database."""
+    if not database:
+        with Store.open(folder) as store:
+            yield store
+        return
+    schema = f"scale_{uuid.uuid4().hex[:12]}"
+    admin = sqlalchemy.create_engine(database.replace("postgresql://", "postgresql+psycopg://", 1))
+    with admin.begin() as connection:
+        connection.execute(sqlalchemy.text(f"CREATE SCHEMA {schema}"))
+    try:
+        mark = "&" if "?" in database else "?"
+        with Store.open(f"{database}{mark}options=-csearch_path%3D{schema}", files=folder) as store:
+            yield store
+    finally:
+        with admin.begin() as connection:
+            connection.execute(sqlalchemy.text(f"DROP SCHEMA {schema} CASCADE"))
+        admin.dispose()
 
 
 def measure_disk(store: Store, images: int) -> None:
@@ -272,22 +333,32 @@ def _product(features: np.ndarray, width: int, seconds: float) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=2500)
-    parser.add_argument("--sources", type=int, nargs="+", default=[10, 100, 1000, 10_000])
+    parser.add_argument("--images", type=int, default=60_000, help="of each of the runs")
+    parser.add_argument("--rows", type=int, nargs="+", default=[32, 256], help="of a file")
+    parser.add_argument("--sources", type=int, nargs="+", default=[10, 1000, 10_000])
+    parser.add_argument(
+        "--feeds", nargs="+", choices=("single", "mixed"), default=["single", "mixed"]
+    )
+    parser.add_argument("--database", default="", help="a PostgreSQL URL instead of SQLite")
     parser.add_argument("--known", type=int, default=4, help="classes of the coordinator's runs")
-    parser.add_argument("--classes", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--dimension", type=int, default=1280)
+    parser.add_argument("--classes", type=int, nargs="*", default=[10, 100, 1000])
     parser.add_argument("--seconds", type=float, default=3.0)
-    arguments = parser.parse_args()
-    features, labels = clusters(arguments.known, max(16, 16_000 // arguments.known), DIMENSION)
+    given = parser.parse_args()
+    features, labels = clusters(given.known, max(16, 4_000 // given.known), given.dimension)
     detector = Detector.fit(features, labels)
     shuffled = features[np.random.default_rng(2).permutation(len(features))]
     with tempfile.TemporaryDirectory(prefix="scale-") as place:
-        feed = Path(place) / "feed"
-        make_feed(feed, arguments.files)
-        for sources in arguments.sources:
-            coordinate(Path(place) / f"state-{sources}", feed, sources, detector, shuffled)
-    score(arguments.classes, arguments.dimension, 256, arguments.seconds)
+        for rows in given.rows:
+            feed = Path(place) / f"feed-{rows}"
+            make_feed(feed, given.images // rows, rows)
+            for kind, sources in itertools.product(given.feeds, given.sources):
+                shape = Shape(rows, sources, kind == "mixed")
+                state = Path(place) / "state"
+                coordinate(state, feed, shape, detector, shuffled, given.database)
+                shutil.rmtree(state)
+    if given.classes:
+        score(given.classes, given.dimension, 256, given.seconds)
 
 
 if __name__ == "__main__":

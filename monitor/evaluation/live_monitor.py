@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from monitor.novelty.trigger.settings import TriggerSettings
 
 #: Why people were asked: the trigger, the weekly allowance, or a shift that has begun.
 Kind = Literal["quiet", "round", "probe", "confirm"]
-States = Mapping[str, Mapping[str, Any]]
+States = Mapping[str, str]
 
 
 class Looked(Protocol):

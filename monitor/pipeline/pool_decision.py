@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -12,6 +12,7 @@ from monitor.config.schema import Labels
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.source_drift import accept
+from monitor.novelty.drift.source_state import packed, unpacked
 from monitor.novelty.trigger.decision import Decision, TriggerState
 from monitor.novelty.trigger.settings import TriggerSettings
 from monitor.pipeline.inner_loop_driver import LoopConclusion
@@ -19,7 +20,7 @@ from monitor.pipeline.pool_inspection import PoolInspection
 from monitor.store import Transaction
 from monitor.store.pool_transitions import PoolEvent
 from monitor.store.records import Count
-from monitor.store.shared_names import DRIFT
+from monitor.store.shared_names import DRIFT, DRIFT_STATES
 from monitor.store.states import PoolState
 
 WEEK = timedelta(days=7)
@@ -183,17 +184,18 @@ def keep_watch(tx: Transaction, version: int, watch: TriggerState) -> None:
     tx.notes.set(*WATCH, {"version": version, **watch.to_dict()})
 
 
-def read_drift(tx: Transaction, sources: Collection[str]) -> dict[str, Mapping[str, Any]]:
-    kept = tx.notes.get_many(DRIFT, sources)
-    return {source: note["state"] for source, note in kept.items()}
+def read_drift(tx: Transaction, sources: Collection[str]) -> dict[str, str]:
+    """The packed states of these sources."""
+    return tx.notes.get_many(DRIFT_STATES, sources)
 
 
 def keep_drift(tx: Transaction, seen: PoolInspection) -> None:
     """Remember what a pool taught about its sources, and tell of what began or ended."""
+    tx.notes.set_many(DRIFT_STATES, seen.states)
     told = {source: verdict.to_json() for source, verdict in seen.verdicts.items()}
-    tx.notes.set_many(
-        DRIFT, {s: {"state": seen.states[s], "verdict": told[s]} for s in seen.verdicts}
-    )
+    known = tx.notes.get_many(DRIFT, told)
+    news = {s: {"verdict": v} for s, v in told.items() if known.get(s, {}).get("verdict") != v}
+    tx.notes.set_many(DRIFT, news)
     for source, verdict in seen.verdicts.items():
         if verdict.started or verdict.ended:
             kind = "drift.detected" if verdict.started else "drift.ended"
@@ -205,6 +207,7 @@ def accept_shift(tx: Transaction, sources: Collection[str]) -> None:
     for source in sources:
         note = tx.notes.get(DRIFT, source)
         if note is not None:
-            state = accept(note["state"], tx.now.timestamp())
+            state = accept(unpacked(tx.notes.get(DRIFT_STATES, source)), tx.now.timestamp())
             verdict = {**note["verdict"], "shifted": False, "accepted": True}
-            tx.notes.set(DRIFT, source, {"state": state, "verdict": verdict})
+            tx.notes.set(DRIFT_STATES, source, packed(state))
+            tx.notes.set(DRIFT, source, {"verdict": verdict})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.stats import betabinom
@@ -12,18 +11,19 @@ from scipy.stats import betabinom
 from monitor.images.image_stats import STATS
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Calibration
-from monitor.novelty.drift.explained_by_shift import SourceSplit
+from monitor.novelty.drift.explained_by_shift import SourceSplit, rows_by_source
 from monitor.novelty.drift.pool_drift import observe_pool
 from monitor.novelty.drift.source_drift import DriftSettings, DriftVerdict, Sketch
+from monitor.novelty.drift.source_state import packed, unpacked
 from monitor.novelty.trigger.decision import Evidence
 from monitor.novelty.trigger.pool_novelty import measure_novelty
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceHistory:
-    """What is remembered of the sources of a pool: their drift, and when they were seen."""
+    """What is remembered of the sources of a pool: their packed drift, and when they were seen."""
 
-    states: Mapping[str, Mapping[str, Any]]
+    states: Mapping[str, str]
     seen_at: Mapping[str, float]
 
 
@@ -41,7 +41,7 @@ class PoolInspection:
     novel: dict[str, int]
     explained: dict[str, int]
     verdicts: dict[str, DriftVerdict]
-    states: dict[str, dict[str, Any]]
+    states: dict[str, str]
 
 
 def inspect_pool(
@@ -58,7 +58,7 @@ def inspect_pool(
     names = sources.astype(str)
     found = observe_pool(
         sketch,
-        past.states,
+        {source: unpacked(state) for source, state in past.states.items()},
         features,
         names.tolist(),
         at=past.seen_at,
@@ -77,7 +77,8 @@ def inspect_pool(
         # of such a source only what the shift leaves unexplained counts.
         seen = measure_novelty(sketch.detector, features[clean], names[clean].tolist(), seed=seed)
         strength, references = seen.strength, seen.references
-        novel |= {str(s): int(seen.novel[names[clean] == s].sum()) for s in np.unique(names[clean])}
+        rows = rows_by_source(names[clean].tolist())
+        novel |= {source: int(seen.novel[mine].sum()) for source, mine in rows.items()}
     calibration = sketch.detector.fre_calibration
     return PoolInspection(
         seen=Evidence(
@@ -90,7 +91,7 @@ def inspect_pool(
         novel=novel,
         explained={source: part.explained for source, part in parts.items() if part.explained},
         verdicts=dict(found.verdicts),
-        states=dict(found.states),
+        states={source: packed(state) for source, state in found.states.items()},
     )
 
 

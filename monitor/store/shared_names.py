@@ -9,9 +9,11 @@ COORDINATOR_LEASE = "coordinator"
 HEARTBEAT = ("monitor", "coordinator")
 SENSITIVITY = ("sensitivity", "latest")
 
-#: Kinds of notes with one for each source: when it last sent, and its drift.
+#: Kinds of notes with one for each source: when it last sent, the verdict on its drift, and what
+#: that was judged by. The last is large and apart, so that whoever wants verdicts reads only them.
 SOURCES = "source"
 DRIFT = "drift"
+DRIFT_STATES = "drift-state"
 #: What the monitor waits for, as it notes it itself.
 OUTAGES = ("monitor", "outages")
 

@@ -114,6 +114,20 @@ def test_the_shift_itself_is_found_in_feature_space(world: World, sketch: Sketch
     assert np.linalg.norm(sketch.shift(pool)) < 0.3 * np.linalg.norm(DIRT)
 
 
+def test_many_sources_at_once_move_as_each_does_alone(world: World, sketch: Sketch) -> None:
+    """One of them has a single image, and one has none."""
+    pool, _ = world.pool(dict.fromkeys(range(6), 40))
+    owners = np.random.default_rng(3).integers(0, 5, len(pool))
+    owners[owners == 3] = 4
+    owners[17] = 3
+    together = sketch.displacements(pool, owners, 6)
+    for number, found in enumerate(together):
+        alone = sketch.displacement(pool[owners == number])
+        np.testing.assert_array_equal(found.counts, alone.counts)
+        np.testing.assert_allclose(found.sums, alone.sums, atol=1e-3)
+    assert [found.total > 0 for found in together] == [True] * 5 + [False]
+
+
 def test_nobody_moves_where_nobody_is(sketch: Sketch) -> None:
     nothing = np.empty((0, 24), np.float32)
     np.testing.assert_array_equal(sketch.shift(nothing), np.zeros(24))

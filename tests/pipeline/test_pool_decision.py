@@ -16,6 +16,7 @@ from monitor.config.schema import Labels
 from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.drift.source_drift import DriftVerdict
+from monitor.novelty.drift.source_state import packed
 from monitor.novelty.trigger.decision import Evidence
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE
 from monitor.pipeline.inner_loop_driver import LoopConclusion
@@ -55,7 +56,7 @@ def inspection(strength: float, verdict: DriftVerdict = QUIET, **shifted: float)
         novel={"cam-1": 12 if strength > 3 else 0},
         explained={},
         verdicts={"cam-1": verdict},
-        states={"cam-1": {"pools": 1}},
+        states={"cam-1": packed({"pools": 1})},
     )
 
 
@@ -230,7 +231,7 @@ def test_drift_is_remembered_by_source_and_its_end_is_told(world: World) -> None
     with world.store.transaction() as tx:
         keep_drift(tx, inspection(0.3, STARTED))
         keep_drift(tx, inspection(0.3, ended))
-        assert read_drift(tx, ["cam-1", "cam-2"]) == {"cam-1": {"pools": 1}}
+        assert read_drift(tx, ["cam-1", "cam-2"]) == {"cam-1": packed({"pools": 1})}
     assert [e.kind for e in world.events("drift.detected", "drift.ended")] == [
         "drift.detected",
         "drift.ended",

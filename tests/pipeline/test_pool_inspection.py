@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ def inspect(
     features: np.ndarray,
     sources: list[str],
     *,
-    states: Mapping[str, Mapping[str, Any]] | None = None,
+    states: Mapping[str, str] | None = None,
     at: float = 0.0,
 ) -> PoolInspection:
     return inspect_pool(
@@ -75,7 +74,7 @@ def test_what_is_remembered_goes_on_from_pool_to_pool(sketch: Sketch) -> None:
 
 def test_a_shift_of_known_classes_is_told_from_something_new(sketch: Sketch) -> None:
     """Every known class moves the same way: after some pools that is a shift, and explains it."""
-    states: Mapping[str, Mapping[str, Any]] = {}
+    states: Mapping[str, str] = {}
     for day in range(6):
         seen = inspect(
             sketch, images("ab" * 40, 10 + day), ["cam-1"] * 80, states=states, at=day * DAY

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.novelty.arrays import Bools, Floats, as_features
-from monitor.novelty.drift.sketch import Sketch, coherence
+from monitor.novelty.arrays import Bools, Floats, Ints, as_features
+from monitor.novelty.drift.sketch import Displacement, Sketch, coherence
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,12 @@ def split_by_shift(
     sources: Sequence[str],
     *,
     shifted: Collection[str] | None = None,
+    moved: Mapping[str, Displacement] | None = None,
 ) -> ShiftSplit:
     """Tell what shift explains; ``shifted`` names the sources whose verdict says so.
 
-    Without it, each source's part of the pool is judged by itself.
+    Without it, each source's part of the pool is judged by itself. ``moved`` has the displacement
+    of each source, where it is known already.
 
     >>> from monitor.novelty.detector import Detector
     >>> rng = np.random.default_rng(0)
@@ -70,15 +72,15 @@ def split_by_shift(
     (True, True)
     """
     pool = as_features(features, dimension=sketch.detector.dimension, what="pool")
-    names, settings = np.asarray(sources, dtype=np.str_), sketch.settings
+    parts, settings = rows_by_source(sources), sketch.settings
+    moved = displacements(sketch, pool, parts) if moved is None else moved
     t_inner = sketch.detector.fre_calibration.t_inner
     above = sketch.detector.s0(pool) > t_inner
     explained = np.zeros(len(pool), dtype=bool)
     corrected = np.array(pool)
     by_source: dict[str, SourceSplit] = {}
-    for source in sorted(set(names.tolist())):
-        rows = np.flatnonzero(names == source)
-        found = coherence(sketch.displacement(pool[rows]), settings=settings)
+    for source, rows in parts.items():
+        found = coherence(moved[source], settings=settings)
         is_shifted = (
             found.evidence >= settings.alone_evidence and found.strength >= settings.alone_strength
             if shifted is None
@@ -96,6 +98,28 @@ def split_by_shift(
             int(explained[rows].sum()),
         )
     return ShiftSplit(corrected, above, explained, by_source)
+
+
+def rows_by_source(sources: Sequence[str]) -> dict[str, Ints]:
+    """The rows of each source, in their order; sources by name.
+
+    >>> {source: rows.tolist() for source, rows in rows_by_source(["b", "a", "b"]).items()}
+    {'a': [1], 'b': [0, 2]}
+    """
+    names, index = np.unique(np.asarray(sources, dtype=np.str_), return_inverse=True)
+    cuts = np.cumsum(np.bincount(index, minlength=len(names)))[:-1]
+    rows = np.split(np.argsort(index, kind="stable"), cuts)
+    return dict(zip(names.tolist(), rows, strict=True)) if len(names) else {}
+
+
+def displacements(
+    sketch: Sketch, pool: Floats, parts: Mapping[str, Ints]
+) -> dict[str, Displacement]:
+    """The displacement of each source of a pool."""
+    owners = np.empty(len(pool), np.intp)
+    for number, rows in enumerate(parts.values()):
+        owners[rows] = number
+    return dict(zip(parts, sketch.displacements(pool, owners, len(parts)), strict=True))
 
 
 def wider(sketch: Sketch, features: Floats) -> float:

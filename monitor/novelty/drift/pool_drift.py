@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from monitor.novelty.arrays import Floats
-from monitor.novelty.drift.explained_by_shift import ShiftSplit, split_by_shift
+from monitor.novelty.drift.explained_by_shift import (
+    ShiftSplit,
+    displacements,
+    rows_by_source,
+    split_by_shift,
+)
 from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.drift.source_drift import DriftVerdict, observation, observe
@@ -55,11 +60,11 @@ def observe_pool(
     >>> found.verdicts["cam"].learning, found.shifted
     (19, ())
     """
-    of_row = np.asarray(sources, dtype=np.str_)
+    parts = rows_by_source(sources)
+    moved = displacements(sketch, features, parts)
     after = {source: dict(state) for source, state in states.items()}
     verdicts: dict[str, DriftVerdict] = {}
-    for source in sorted(set(of_row.tolist())):
-        rows = of_row == source
+    for source, rows in parts.items():
         seen = observation(
             sketch,
             source,
@@ -67,10 +72,12 @@ def observe_pool(
             at=at if isinstance(at, float) else at[source],
             stats=None if stats is None else stats[rows],
             names=names,
+            moved=moved[source],
         )
         after[source], verdicts[source] = observe(states.get(source), seen, settings)
-    alone = split_by_shift(sketch, features, sources).sources
+    alone = split_by_shift(sketch, features, sources, moved=moved).sources
     shifted = [
         source for source, verdict in verdicts.items() if verdict.shifted or alone[source].shifted
     ]
-    return PoolDrift(after, verdicts, split_by_shift(sketch, features, sources, shifted=shifted))
+    split = split_by_shift(sketch, features, sources, shifted=shifted, moved=moved)
+    return PoolDrift(after, verdicts, split)

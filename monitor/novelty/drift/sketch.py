@@ -160,16 +160,26 @@ class Sketch:
 
     def displacement(self, features: Floats) -> Displacement:
         """Of one batch of one source; batches of the same source may be added up."""
-        rows, classes = self.clearest(self.detector.fre(features))
+        [found] = self.displacements(features, np.zeros(len(features), np.intp), 1)
+        return found
+
+    def displacements(self, features: Floats, owners: Ints, count: int) -> list[Displacement]:
+        """Of each of ``count`` sources in a batch; ``owners`` has the number of a row's source.
+
+        All of them at once: a batch may show thousands of sources.
+        """
+        rows, classes = self.clearest(self.detector.fre(features), owners=owners)
         placed = (features[rows] - self.means[classes]) @ self.directions - self.rest[classes]
         # Halves by place in the class's own order: as good as chance, and repeatable.
         groups, parts = self.settings.groups, self.settings.halves
-        half = [np.arange(n) % parts for n in np.bincount(classes) if n]
-        halves = np.concatenate([np.empty(0, np.intp), *half])
-        group = ((classes % groups) * parts + halves).astype(np.intp)
-        sums = np.zeros((groups * parts, placed.shape[1]))
-        np.add.at(sums, group, placed)
-        return Displacement(sums, np.bincount(group, minlength=len(sums)).astype(float))
+        halves = _places(owners[rows] * len(self.means) + classes) % parts
+        width = groups * parts
+        cell = owners[rows] * width + (classes % groups) * parts + halves
+        sums = np.zeros((count * width, placed.shape[1]))
+        np.add.at(sums, cell, placed)
+        counts = np.bincount(cell, minlength=len(sums)).astype(float)
+        each = zip(sums.reshape(count, width, -1), counts.reshape(count, width), strict=True)
+        return [Displacement(*one) for one in each]
 
     def shift(self, features: Floats) -> Floats:
         """The mean displacement itself, in feature space.
@@ -190,10 +200,13 @@ class Sketch:
             return np.zeros(features.shape[1], dtype=np.float32)
         return np.average(np.stack(moved), axis=0, weights=weights).astype(np.float32)
 
-    def clearest(self, errors: Floats, share: float | None = None) -> tuple[Ints, Ints]:
+    def clearest(
+        self, errors: Floats, share: float | None = None, *, owners: Ints | None = None
+    ) -> tuple[Ints, Ints]:
         """Rows that lie most clearly in the founding class they are taken for, by class.
 
-        ``errors`` has the FRE of each row to each class.
+        ``errors`` has the FRE of each row to each class. With ``owners``, the numbers of the
+        rows' sources, they are chosen and ordered within each source.
         """
         share = self.settings.clearest if share is None else share
         nearest = errors.argmin(axis=1)
@@ -201,14 +214,29 @@ class Sketch:
         if errors.shape[1] > 1:
             best = np.log(np.maximum(np.partition(errors, 1, axis=1)[:, :2], _TINY))
             margin = best[:, 1] - best[:, 0]
-        rows = [np.empty(0, np.intp)]
-        for i in _founders(self.detector):
-            members = np.flatnonzero(nearest == i)
-            clearest = members[np.argsort(-margin[members], kind="stable")]
-            # Back in the order of the batch, so that no half is clearer than the other.
-            rows.append(np.sort(clearest[: int(np.ceil(share * len(clearest)))]))
-        chosen = np.concatenate(rows)
+        owned = np.zeros(len(errors), np.intp) if owners is None else owners
+        founded = np.flatnonzero(np.isin(nearest, _founders(self.detector)))
+        cell = owned[founded] * errors.shape[1] + nearest[founded]
+        order = np.lexsort((-margin[founded], cell))
+        sizes = np.bincount(cell)
+        kept = _places(cell[order]) < np.ceil(share * sizes[cell[order]])
+        # Back in the order of the batch, so that no half is clearer than the other.
+        chosen = np.sort(order[kept])
+        chosen = founded[chosen[np.argsort(cell[chosen], kind="stable")]]
         return chosen, nearest[chosen]
+
+
+def _places(cells: Ints) -> Ints:
+    """The place of each row among those of its cell, where rows of a cell stand together.
+
+    >>> _places(np.array([4, 4, 7, 9, 9, 9])).tolist()
+    [0, 1, 0, 0, 1, 2]
+    """
+    begins = np.ones(len(cells), dtype=bool)
+    begins[1:] = cells[1:] != cells[:-1]
+    starts = np.flatnonzero(begins)
+    places: Ints = np.arange(len(cells)) - np.repeat(starts, np.diff([*starts, len(cells)]))
+    return places
 
 
 def _founders(detector: Detector) -> Ints:

@@ -15,7 +15,7 @@ that may hold both, see :mod:`monitor.novelty.drift.explained_by_shift`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ import numpy as np
 from monitor.novelty.arrays import Floats
 from monitor.novelty.drift import alarm
 from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
-from monitor.novelty.drift.sketch import Sketch, coherence
+from monitor.novelty.drift.sketch import Displacement, Sketch, coherence
 from monitor.novelty.drift.source_state import Condition, DriftSignature, SourceState
 from monitor.novelty.drift.wording import changes
 
@@ -72,7 +72,8 @@ class DriftVerdict:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
-        return {**asdict(self), "words": list(self.words)}
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        return {**plain, "words": list(self.words)}
 
     def __str__(self) -> str:
         if self.learning:
@@ -91,12 +92,14 @@ def observation(
     at: float,
     stats: np.ndarray | None = None,
     names: tuple[str, ...] = (),
+    moved: Displacement | None = None,
 ) -> DriftObservation:
     """What one source's part of a pool says.
 
-    ``stats`` has a row for each image, ``names`` its columns.
+    ``stats`` has a row for each image, ``names`` its columns. ``moved`` is the displacement of
+    the features, where it is known already.
     """
-    found = DriftSignature(sketch.displacement(features))
+    found = DriftSignature(sketch.displacement(features) if moved is None else moved)
     if stats is not None and len(stats):
         values = np.asarray(stats, dtype=np.float64)
         found = replace(
@@ -113,7 +116,6 @@ def observe(
 ) -> tuple[dict[str, Any], DriftVerdict]:
     """One more observation of a source; ``state`` is None for the first.
 
-    >>> from monitor.novelty.drift.sketch import Displacement
     >>> key, rng = "doctest", np.random.default_rng(0)
     >>> def pool(day, shift=0.0):
     ...     sums = rng.normal(shift, 1 / 20**0.5, size=(6, 64)) * 20
