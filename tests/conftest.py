@@ -7,6 +7,7 @@ two at once on two cores would only wait for each other.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,6 +48,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Rooms:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # xdist runs an id once: of tests that share one, all but the last would be left out silently.
+    shared = [nodeid for nodeid, count in Counter(i.nodeid for i in items).items() if count > 1]
+    if shared:
+        raise pytest.UsageError(f"several tests have the id {shared[0]}; give each its own")
     first: Sequence[str] = (*RAY, *EARLY)
 
     def place(item: pytest.Item) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import schemathesis
 import uvicorn
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -50,25 +50,33 @@ def served(mould: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
         thread.join()
 
 
-schema = schemathesis.openapi.from_dict(describe())
+OPERATIONS = [
+    found.ok() for found in schemathesis.openapi.from_dict(describe()).get_all_operations()
+]
 
 
-@schema.parametrize()
-@settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
-)
-def test_no_request_breaks_the_desk(case: Any, served: tuple[str, str]) -> None:
+# Not schemathesis's own parametrize: its tests share one id, and xdist runs an id once.
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
+def test_no_request_breaks_the_desk(operation: Any, served: tuple[str, str]) -> None:
     url, token = served
-    case.call_and_validate(
-        base_url=url,
-        headers={"authorization": f"Bearer {token}"},
-        checks=[
-            not_a_server_error,
-            status_code_conformance,
-            content_type_conformance,
-            response_schema_conformance,
-        ],
+
+    @given(case=operation.as_strategy())
+    @settings(
+        max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
     )
+    def request(case: Any) -> None:
+        case.call_and_validate(
+            base_url=url,
+            headers={"authorization": f"Bearer {token}"},
+            checks=[
+                not_a_server_error,
+                status_code_conformance,
+                content_type_conformance,
+                response_schema_conformance,
+            ],
+        )
+
+    request()
 
 
 def test_the_description_names_every_route_of_the_api(client: Client) -> None:
