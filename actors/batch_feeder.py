@@ -12,7 +12,7 @@ from actors.failing_alike import ALIKE, BatchesFailAlike, FailureLog
 from actors.poison_batches import LossRecord, record_attempt, record_survival
 from actors.worker_pool import Done, WorkerPool
 from monitor.config import Config
-from monitor.errors import OUTAGES, Kind, kind_of
+from monitor.errors import OUTAGES, ErrorKind, kind_of
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.errors import (
     FeedError,
@@ -22,7 +22,7 @@ from monitor.feed.errors import (
     SourceMissing,
     SourceUnavailable,
 )
-from monitor.feed.feed_storage import FeedFile, Source
+from monitor.feed.feed_storage import FeedFile, FeedStorage
 from monitor.feed.new_files import FeedWatch, Sight
 from monitor.jobs.from_config import columns_of
 from monitor.novelty.fingerprint import Fingerprint
@@ -66,7 +66,7 @@ class BatchFeeder:
         self._listener = listener
         self._outages = outages or Outages()
         self._logs = {stage: FailureLog(stage) for stage in ("embedding", "scoring")}
-        self._source = Source.at(config.feed.path)
+        self._source = FeedStorage.at(config.feed.path)
         self._intake = FileIntake(
             store,
             self._source,
@@ -127,11 +127,11 @@ class BatchFeeder:
                 # Nothing was ever seen there: a mistake in feed.path, not an outage.
                 raise SourceError(str(error)) from error
             self._is_away(error)
-            self._watch.postpone(self._outages.pause(Kind.FEED))
+            self._watch.postpone(self._outages.pause(ErrorKind.FEED))
             return
         self._void(self._intake.register(sight.files, whole=sight.is_whole))
         if not any(one.away_since is not None for one in self.in_flight):
-            self._is_back(Kind.FEED)
+            self._is_back(ErrorKind.FEED)
         if sight.is_whole:
             # The truth, also about what others did to the ledger and about unfinished files.
             self._has_listed = self._may_have_new_files = True
@@ -158,12 +158,12 @@ class BatchFeeder:
         with self._store.reading() as tx:
             return not tx.files.count_by_state()
 
-    def _is_away(self, error: BaseException, kind: Kind | None = None) -> None:
+    def _is_away(self, error: BaseException, kind: ErrorKind | None = None) -> None:
         """Something that we need does not answer; it is said once, and waited for."""
         if self._outages.begin(error, kind):
             self._say(f"{kind or kind_of(error)}.unavailable", f"waiting: {error}")
 
-    def _is_back(self, kind: Kind) -> None:
+    def _is_back(self, kind: ErrorKind) -> None:
         seconds = self._outages.end(kind)
         if seconds is not None:
             self._say(f"{kind}.back", f"the {kind} answers again after {seconds:.0f} s")
@@ -216,22 +216,22 @@ class BatchFeeder:
                 one.batch, one.is_recorded = replace(one.batch, tries=0), False
             one.losses, one.failing_since, one.away_since = LossRecord(), None, None
             self.passed("embedding")
-            self._is_back(Kind.DEVICE)
+            self._is_back(ErrorKind.DEVICE)
             if not any(other.away_since is not None for other in self.in_flight):
-                self._is_back(Kind.FEED)
+                self._is_back(ErrorKind.FEED)
             return
         one.back_to(Stage.WAITING)
         kind = kind_of(done.error)
-        if kind is Kind.FEED:
+        if kind is ErrorKind.FEED:
             self._file_is_away(one, done.error, now)
         elif isinstance(done.error, FileChanged):
             self._register_again(one, done.error)
-        elif kind is Kind.FILE:
+        elif kind is ErrorKind.FILE:
             self._set_file_aside(one, done.error)
-        elif kind in (Kind.DEVICE, Kind.WORKER):
+        elif kind in (ErrorKind.DEVICE, ErrorKind.WORKER):
             # Nothing is known about the batch. The worker pool has replaced a broken worker.
-            self._is_away(done.error, Kind.DEVICE)
-            one.not_before = now + self._outages.pause(Kind.DEVICE)
+            self._is_away(done.error, ErrorKind.DEVICE)
+            one.not_before = now + self._outages.pause(ErrorKind.DEVICE)
         elif kind in OUTAGES:
             raise done.error
         elif done.died:
@@ -251,7 +251,7 @@ class BatchFeeder:
             self._set_file_aside(one, FileGone(str(error)))
             return
         self._is_away(error)
-        one.not_before = now + self._outages.pause(Kind.FEED)
+        one.not_before = now + self._outages.pause(ErrorKind.FEED)
 
     def _register_again(self, one: BatchInFlight, error: BaseException) -> None:
         """The file is not the one that was planned: what has not been read is planned again."""
@@ -259,7 +259,7 @@ class BatchFeeder:
             now = self._source.stat(one.planned.file.path)
         except FeedError as problem:
             one.not_before = time.monotonic() + RETRY_SECONDS
-            if kind_of(problem) is Kind.FEED:
+            if kind_of(problem) is ErrorKind.FEED:
                 self._is_away(problem)
             else:
                 self._set_file_aside(one, problem)

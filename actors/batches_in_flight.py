@@ -11,7 +11,7 @@ from typing import Any
 from actors.poison_batches import LossRecord
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.store import ScoredBatch, Store
-from monitor.store.records import Batch, File
+from monitor.store.records import Batch, FileRow
 
 #: Batches that are read at once: enough that quick workers do not ask the ledger every time.
 READ_AHEAD = 512
@@ -122,7 +122,7 @@ class PendingBatches:
 
     def __init__(self, store: Store, in_flight: BatchesInFlight) -> None:
         self._store, self._in_flight = store, in_flight
-        self._ahead: deque[tuple[Batch, File]] = deque()
+        self._ahead: deque[tuple[Batch, FileRow]] = deque()
         self._has_more = True
 
     def read_again(self) -> None:
@@ -135,7 +135,7 @@ class PendingBatches:
             self._read(count)
         return len(self._ahead) >= count
 
-    def take(self, count: int) -> list[tuple[Batch, File]]:
+    def take(self, count: int) -> list[tuple[Batch, FileRow]]:
         """So many of the next batches, or as many as there are; the caller puts them in flight."""
         self.has(count)
         return [self._ahead.popleft() for _ in range(min(count, len(self._ahead)))]

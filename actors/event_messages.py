@@ -106,7 +106,7 @@ def _drifted(source: str, said: Mapping[str, Any]) -> str:
 
 _SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
     "class.discovered": _discovered,
-    "queries.opened": _opened,
+    "questions.opened": _opened,
     "pool.triggered": _triggered,
     "pool.probed": _probed,
     "pool.unresolved": _unresolved,

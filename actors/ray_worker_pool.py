@@ -29,7 +29,7 @@ from actors.ray_worker import RayWorker, start_worker, why_it_died
 from actors.worker import EngineFactory
 from actors.worker_pool import Done
 from monitor.config import Config
-from monitor.errors import ConcladError, Kind, kind_of
+from monitor.errors import ConcladError, ErrorKind, kind_of
 from monitor.jobs.actor_placement import Places
 from monitor.jobs.from_config import open_engine_of
 from monitor.novelty.detector import Detector
@@ -247,7 +247,7 @@ class RayWorkerPool:
             result = ray.get(ref)
         except RayTaskError as error:
             cause = _cause(error)
-            if same and kind_of(cause) is Kind.WORKER:
+            if same and kind_of(cause) is ErrorKind.WORKER:
                 # Its device is broken for this process; another one may have better luck.
                 self._lose(worker)
             # A result that it needed was lost on the way: nobody's fault.

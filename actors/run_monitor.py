@@ -50,7 +50,7 @@ class Summary:
     pools: dict[str, int]
     files: dict[str, int]
     pending: int
-    open_queries: int
+    open_questions: int
     set_aside: dict[str, int]
     """Files, batches and images without a verdict, which wait for a person."""
     unaccounted: int
@@ -171,7 +171,7 @@ def summarise(store: Store) -> Summary:
             pools={str(state): n for state, n in tx.pools.count_by_state().items()},
             files={str(state): n for state, n in tx.files.count_by_state().items()},
             pending=tx.batches.count_pending(),
-            open_queries=tx.queries.count_open(),
+            open_questions=tx.questions.count_open(),
             set_aside=tx.quarantine.count(),
             unaccounted=account(tx).unaccounted,
         )

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from actors.event_messages import Listener, MonitorMessage
-from monitor.errors import Kind, is_outage, kind_of
+from monitor.errors import ErrorKind, is_outage, kind_of
 from monitor.outages import Outages
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Waiting:
     ) -> None:
         self._outages, self._stop, self._listener = outages, stop, listener
         self._forever = forever
-        self._kind: Kind | None = None
+        self._kind: ErrorKind | None = None
 
     def until_done(self, action: Callable[[], T], *, forever: bool | None = None) -> T:
         """What the action returns; raises what is no outage, and the outage when asked to stop."""

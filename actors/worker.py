@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from actors.detector_refs import DetectorCache, DetectorRef
 from monitor.config import Config
-from monitor.feed.feed_storage import Source
+from monitor.feed.feed_storage import FeedStorage
 from monitor.jobs.from_config import columns_of, decoding_of
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.pipeline.row_thumbnails import ThumbnailReader
@@ -51,7 +51,7 @@ class Embedder(Worker):
         self._engine = open_engine(config)
         super().__init__(
             BatchEmbedder(
-                Source.at(config.feed.path),
+                FeedStorage.at(config.feed.path),
                 columns_of(config),
                 self._engine,
                 default_source=config.feed.default_source,
@@ -79,7 +79,7 @@ class Querier(Worker):
             columns = replace(columns, label=config.labels.oracle_column)
         super().__init__(
             ThumbnailReader(
-                Source.at(config.feed.path),
+                FeedStorage.at(config.feed.path),
                 columns,
                 decoding_of(config),
                 default_source=config.feed.default_source,

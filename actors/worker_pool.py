@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from actors.detector_refs import DetectorRef
 from actors.worker import WORKERS, EngineFactory
 from monitor.config import Config
-from monitor.errors import ConcladError, Kind
+from monitor.errors import ConcladError, ErrorKind
 from monitor.jobs.from_config import open_engine_of
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
@@ -105,7 +105,7 @@ class InlineWorkerPool:
         try:
             return [Done(task, self._workers[task.role].run(task, detectors, *features))]
         except ConcladError as error:
-            if error.kind is Kind.WORKER:
+            if error.kind is ErrorKind.WORKER:
                 self._replace(task.role)
             return [Done(task, error=error)]
         except Exception as error:

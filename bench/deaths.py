@@ -173,9 +173,9 @@ def _check_questions(tx: Transaction) -> int:
     asked: list[tuple[str, str]] = []
     for number in range(1, 1 + sum(tx.pools.count_by_state().values())):
         pool = tx.pools.get(number)
-        queries = tx.queries.of_pool(number)
-        assert pool.asked == len(queries) <= pool.budget, f"pool {number} is out of budget"
-        asked += [(query.source_id, query.image_id) for query in queries]
+        questions = tx.questions.of_pool(number)
+        assert pool.asked == len(questions) <= pool.budget, f"pool {number} is out of budget"
+        asked += [(question.source_id, question.image_id) for question in questions]
     assert len(asked) == len(set(asked)), "a label was asked twice"
     assert tx.counters.value("labels_spent") == len(asked)
     answers = tx.answers.count_by_kind()

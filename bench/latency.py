@@ -24,7 +24,7 @@ from sqlalchemy import func, select
 from actors.event_messages import MonitorMessage
 from actors.run_monitor import run
 from bench.standins import blobs, configuration, paced_engine, put_into_use, write_numbered
-from monitor.feed.feed_storage import Source
+from monitor.feed.feed_storage import FeedStorage
 from monitor.jobs.from_config import open_engine_of
 from monitor.novelty.detector import Detector
 from monitor.store import Store
@@ -113,7 +113,7 @@ def lay_down(feed: Path, state: Path, count: int) -> None:
     os.utime(one, (an_hour_ago, an_hour_ago))
     for number in range(count):
         os.link(one, feed / f"old-{number:06d}.parquet")
-    listing = Source.at(feed).list()
+    listing = FeedStorage.at(feed).list()
     with Store.open(state) as store, store.transaction() as tx:
         found = tx.files.register([FileStat(f.path, f.size, f.modified_ns) for f in listing])
         tx.files.plan_many([FilePlan(file.id, 0, ()) for file in found.new])

@@ -17,8 +17,8 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from monitor.feed.batch_plan import LOCAL_THREADS, REMOTE_THREADS, Plan, plan_files
-from monitor.feed.feed_storage import FeedFile, Source, compare
+from monitor.feed.batch_plan import LOCAL_THREADS, REMOTE_THREADS, FileBatches, plan_files
+from monitor.feed.feed_storage import FeedFile, FeedStorage, compare
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def timed(name: str, work: Callable[[], T]) -> T:
 def main(folder: Path) -> None:
     if not any(folder.iterdir()):
         timed(f"make {FILES} files", lambda: make(folder))
-    source = Source.at(folder)
+    source = FeedStorage.at(folder)
     files = timed("list", source.list)
     known = {file.path: file for file in files}
     timed("compare with all known", lambda: compare(files, known))
@@ -65,7 +65,7 @@ def main(folder: Path) -> None:
     print(f"{len(files)} files, {sum(each.rows for each in plans)} rows, {batches} batches")
 
 
-def plan(source: Source, files: tuple[FeedFile, ...], threads: int) -> list[Plan]:
+def plan(source: FeedStorage, files: tuple[FeedFile, ...], threads: int) -> list[FileBatches]:
     return list(plan_files(source, files, threads=threads))
 
 

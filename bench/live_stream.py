@@ -87,7 +87,7 @@ def _outcome(state: Path, new: list[str], images: pa.Table) -> tuple[list[str], 
     """The new classes that have a name now, and what it took."""
     with Store.open(state) as store, store.reading() as tx:
         names = {row.name for row in tx.classes.all()}
-        asked = tx.queries.count_opened(dt.datetime(2000, 1, 1, tzinfo=dt.UTC))
+        asked = tx.questions.count_opened(dt.datetime(2000, 1, 1, tzinfo=dt.UTC))
         verdicts = pa.concat_tables(
             [read_table(store.folder, name) for name in current(store.folder, "verdicts")]
         )

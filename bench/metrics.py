@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from monitor.config.telemetry_section import Metrics
+from monitor.config.telemetry_section import MetricsSection
 from monitor.store import ScoredBatch, Store, commit_batches
 from monitor.store.output_files import REJECTED, VERDICTS, table
 from monitor.store.records import Batch, Count, FileStat
@@ -52,7 +52,7 @@ def scrape(store: Store, sources: int) -> None:
             tx.notes.set("source", name, {"last_captured_at": now, "last_commit_at": now})
             tx.notes.set("drift", name, {"verdict": {"level": 0.3, "strength": 0.1}})
     exporter_module.CACHE_SECONDS = 0.0  # every scrape is a fresh look
-    with Exporter(store, Metrics(port=0, sources_most=sources)) as exporter:
+    with Exporter(store, MetricsSection(port=0, sources_most=sources)) as exporter:
         assert exporter.url is not None
         seconds, busy = [], []
         for _ in range(7):

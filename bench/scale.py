@@ -57,7 +57,7 @@ from monitor.pipeline.worker_tasks import (
     Task,
     UpdaterTools,
 )
-from monitor.store import NewClass, Store, Update, commit_version, compact, recover
+from monitor.store import NewClass, Store, VersionUpdate, commit_version, compact, recover
 from monitor.store.records import Count
 from monitor.store.score_histogram import LABELS
 from monitor.store.states import ClassOrigin
@@ -235,7 +235,7 @@ def coordinate(
     config: Config = load(overrides=settings, environ={}).config
     with open_store(folder, database) as store:
         classes = [NewClass(c.id, c.name, ClassOrigin.FIT) for c in detector.classes]
-        commit_version(store, Update("fit:1", detector, None, classes))
+        commit_version(store, VersionUpdate("fit:1", detector, None, classes))
         remember(store, shape.sources)
         lease = acquire_lease(store)
         recover(store, lease)

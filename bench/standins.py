@@ -28,7 +28,7 @@ from monitor.backbones.engine import Engine, Features, Images
 from monitor.config import Config, load
 from monitor.images.decode import Decoding
 from monitor.novelty.detector import Detector
-from monitor.store import NewClass, Store, Update, commit_version
+from monitor.store import NewClass, Store, VersionUpdate, commit_version
 from monitor.store.states import ClassOrigin
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -156,7 +156,7 @@ def put_into_use(state: Path, detector: Detector) -> None:
     with Store.open(state) as store:
         commit_version(
             store,
-            Update(
+            VersionUpdate(
                 key="bench",
                 detector=detector,
                 parent=None,

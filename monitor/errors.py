@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 
-class Kind(StrEnum):
+class ErrorKind(StrEnum):
     """Whose error it is."""
 
     IMAGE = "image"
@@ -44,18 +44,18 @@ class Treatment(StrEnum):
     TRACEBACK = "traceback, exit code 1"
 
 
-TREATMENT: Mapping[Kind, Treatment] = {
-    Kind.IMAGE: Treatment.REJECT,
-    Kind.FILE: Treatment.QUARANTINE,
-    Kind.BATCH: Treatment.BISECT,
-    Kind.WORKER: Treatment.REPLACE,
-    Kind.FEED: Treatment.WAIT,
-    Kind.STORE: Treatment.WAIT,
-    Kind.DISK: Treatment.WAIT,
-    Kind.DEVICE: Treatment.WAIT,
-    Kind.CLUSTER: Treatment.WAIT,
-    Kind.OPERATOR: Treatment.EXIT,
-    Kind.OURS: Treatment.TRACEBACK,
+TREATMENT: Mapping[ErrorKind, Treatment] = {
+    ErrorKind.IMAGE: Treatment.REJECT,
+    ErrorKind.FILE: Treatment.QUARANTINE,
+    ErrorKind.BATCH: Treatment.BISECT,
+    ErrorKind.WORKER: Treatment.REPLACE,
+    ErrorKind.FEED: Treatment.WAIT,
+    ErrorKind.STORE: Treatment.WAIT,
+    ErrorKind.DISK: Treatment.WAIT,
+    ErrorKind.DEVICE: Treatment.WAIT,
+    ErrorKind.CLUSTER: Treatment.WAIT,
+    ErrorKind.OPERATOR: Treatment.EXIT,
+    ErrorKind.OURS: Treatment.TRACEBACK,
 }
 
 #: Kinds that pass by themselves, or after somebody has repaired something outside of conclad.
@@ -65,7 +65,7 @@ OUTAGES = frozenset(kind for kind, done in TREATMENT.items() if done is Treatmen
 class ConcladError(Exception):
     """Something that a person can act on: bad input, bad configuration, a broken file."""
 
-    kind: ClassVar[Kind] = Kind.OPERATOR
+    kind: ClassVar[ErrorKind] = ErrorKind.OPERATOR
 
 
 #: What the kernel says of a disk that is full (bytes, inodes or quota), read-only, or away.
@@ -86,7 +86,7 @@ _DISK_ERRORS = frozenset(
 )
 
 
-def kind_of(error: BaseException) -> Kind:
+def kind_of(error: BaseException) -> ErrorKind:
     """Whose error this is; what nobody foresaw is ours.
 
     >>> str(kind_of(OSError(errno.ENOSPC, "No space left on device"))), str(kind_of(KeyError()))
@@ -95,8 +95,8 @@ def kind_of(error: BaseException) -> Kind:
     if isinstance(error, ConcladError):
         return error.kind
     if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
-        return Kind.DISK
-    return Kind.OURS
+        return ErrorKind.DISK
+    return ErrorKind.OURS
 
 
 def is_outage(error: BaseException) -> bool:

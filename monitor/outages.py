@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from monitor.errors import OUTAGES, Kind, kind_of
+from monitor.errors import OUTAGES, ErrorKind, kind_of
 
 #: Between two tries: soon at first, since most outages are over at once; then as often as a
 #: person who repairs something likes to see that it worked.
@@ -21,7 +21,7 @@ TRIED_SECONDS = 120.0
 class Outage:
     """Something that conclad needs and that is away."""
 
-    kind: Kind
+    kind: ErrorKind
     sentence: str
     since: datetime
 
@@ -52,9 +52,9 @@ class Outages:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._entries: dict[Kind, _Entry] = {}
+        self._entries: dict[ErrorKind, _Entry] = {}
 
-    def begin(self, error: BaseException, kind: Kind | None = None) -> bool:
+    def begin(self, error: BaseException, kind: ErrorKind | None = None) -> bool:
         """Something failed because of an outage (of this kind); whether that is news."""
         kind, now = kind or kind_of(error), self._clock()
         if kind not in OUTAGES:
@@ -68,13 +68,13 @@ class Outages:
             self._entries[kind] = _Entry(outage, 1, now, now)
             return True
 
-    def end(self, kind: Kind) -> float | None:
+    def end(self, kind: ErrorKind) -> float | None:
         """It is back; how long it was away, or None if it was not."""
         with self._lock:
             entry = self._entries.pop(kind, None)
         return None if entry is None else self._clock() - entry.began_at
 
-    def pause(self, kind: Kind) -> float:
+    def pause(self, kind: ErrorKind) -> float:
         """How long to wait before the next try."""
         with self._lock:
             entry = self._entries.get(kind)
@@ -105,7 +105,7 @@ def from_note(note: object) -> tuple[Outage, ...]:
     for kind, said in note.items() if isinstance(note, Mapping) else ():
         try:
             since = datetime.fromisoformat(said["since"])
-            found.append(Outage(Kind(kind), str(said["sentence"]), since))
+            found.append(Outage(ErrorKind(kind), str(said["sentence"]), since))
         except (KeyError, TypeError, ValueError):
             continue
     return tuple(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monitor.errors import ConcladError, Kind
+from monitor.errors import ConcladError, ErrorKind
 
 
 class BackboneError(ConcladError):
@@ -52,16 +52,16 @@ class EngineInput(BackboneError):
 class EngineFailure(BackboneError):
     """The engine ran and produced nothing usable for any image of a batch."""
 
-    kind = Kind.BATCH
+    kind = ErrorKind.BATCH
 
 
 class DeviceFull(BackboneError):
     """The device has no memory left for a single image: somebody else has it, for a while."""
 
-    kind = Kind.DEVICE
+    kind = ErrorKind.DEVICE
 
 
 class DeviceFailed(BackboneError):
     """The device or its driver failed; the process that used it is of no use any more."""
 
-    kind = Kind.WORKER
+    kind = ErrorKind.WORKER

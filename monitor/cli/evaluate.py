@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from monitor.evaluation.labelled_features import LabelledFeatures
     from monitor.evaluation.live_monitor import States, Steps
     from monitor.evaluation.plan_cell import Cell
-    from monitor.evaluation.plan_runner import Outcome
+    from monitor.evaluation.plan_runner import PlanResult
     from monitor.feed.labelled_dataset import RejectedSample
     from monitor.novelty.drift.source_drift import Sketch
     from monitor.pipeline.pool_inspection import PoolInspection
@@ -214,9 +214,9 @@ def evaluate(
         return
     # Imported only now: they bring scientific libraries that take seconds to load.
     from monitor.evaluation.plan_runner import run_plan
-    from monitor.evaluation.plans import Plan, named_plan
+    from monitor.evaluation.plans import EvaluationPlan, named_plan
 
-    plan = (named_plan(plan_name) if plan_name else Plan()).with_changes(**changes)
+    plan = (named_plan(plan_name) if plan_name else EvaluationPlan()).with_changes(**changes)
     # A mistake in the plan is told before minutes of embedding.
     plan.checked()
     datasets = _datasets(features, data, label_column, backbone)
@@ -265,11 +265,11 @@ def live_steps() -> Steps:
     """The steps of ``conclad run``, with the defaults of its configuration."""
     from functools import partial
 
-    from monitor.config.schema import Labels
+    from monitor.config.schema import LabelsSection
     from monitor.evaluation.live_monitor import Steps
     from monitor.pipeline.pool_decision import budget_of
 
-    return Steps(look=_look, budget=partial(budget_of, labels=Labels()))
+    return Steps(look=_look, budget=partial(budget_of, labels=LabelsSection()))
 
 
 def _look(
@@ -291,7 +291,7 @@ def _look(
     return inspect_pool(sketch, features, sources, stats, past, DriftSettings())
 
 
-def _report(outcome: Outcome, out: Path, reference: str) -> None:
+def _report(outcome: PlanResult, out: Path, reference: str) -> None:
     """Write and print what came of the cells; those that failed make the command fail."""
     from monitor.evaluation.protocol_report import reference_among, write_report
     from monitor.evaluation.report_tables import comparisons

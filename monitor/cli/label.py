@@ -26,7 +26,7 @@ NOT_WHOLE = 3
 
 
 @click.command()
-@click.argument("query", type=int, required=False)
+@click.argument("question", type=int, required=False)
 @click.argument("class_", metavar="[CLASS]", required=False)
 @click.option("--cannot-tell", is_flag=True, help="Nobody can say what it is.")
 @click.option("--bad-image", is_flag=True, help="The image is broken, black, or of nothing.")
@@ -43,7 +43,7 @@ NOT_WHOLE = 3
 @click.pass_context
 def label(
     ctx: click.Context,
-    query: int | None,
+    question: int | None,
     class_: str | None,
     cannot_tell: bool,
     bad_image: bool,
@@ -59,7 +59,7 @@ def label(
     in, and the command exits with 3.
     """
     said = [class_ is not None, cannot_tell, bad_image, undo]
-    if (query is None) != (file is not None) or sum(said) != (0 if file else 1):
+    if (question is None) != (file is not None) or sum(said) != (0 if file else 1):
         raise click.UsageError(
             "give QUERY and one of CLASS, --cannot-tell, --bad-image, --undo; or --from FILE"
         )
@@ -71,13 +71,13 @@ def label(
             if not imported.whole:
                 ctx.exit(NOT_WHOLE)
             return
-        assert query is not None
+        assert question is not None
         if undo:
-            back = take_back(store, query, who=who, action=operation_id(), anybodys=True)
-            output.result(_answer(back), f"query {query}: is open again")
+            back = take_back(store, question, who=who, action=operation_id(), anybodys=True)
+            output.result(_answer(back), f"question {question}: is open again")
             return
         word = Word.CANNOT_TELL if cannot_tell else Word.BAD_IMAGE if bad_image else Word.CLASS
-        receipt = _one(store, Said(query, word, class_), who, output)
+        receipt = _one(store, Said(question, word, class_), who, output)
     output.result(_receipt(receipt), receipt.message)
 
 
@@ -90,7 +90,7 @@ def _one(store: Store, said: Said, who: str, output: Output) -> Receipt:
     if receipt.new_class and (close := alike(receipt.class_name or "", names)):
         output.note(
             f"{receipt.class_name!r} is a new class; if {close[0]!r} was meant: "
-            f"conclad label {said.query_id} --undo"
+            f"conclad label {said.question_id} --undo"
         )
     return receipt
 
@@ -116,7 +116,7 @@ def _as_json(imported: Imported) -> dict[str, Any]:
 
 def _receipt(receipt: Receipt) -> dict[str, Any]:
     return {
-        "query_id": receipt.query_id,
+        "question_id": receipt.question_id,
         "fate": str(receipt.fate),
         "message": receipt.message,
         "class": receipt.class_name,

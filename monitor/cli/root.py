@@ -44,7 +44,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "desk": ("monitor.cli.desk:desk", "Serve the page where people answer."),
     "tokens": ("monitor.cli.tokens:tokens", "Say who may come to the desk."),
-    "queries": ("monitor.cli.queries:queries", "List the questions that wait for an answer."),
+    "questions": ("monitor.cli.questions:questions", "List the questions that wait for an answer."),
     "label": (
         "monitor.cli.label:label",
         "Answer a question: CLASS is the name or id of a class, or a new name.",

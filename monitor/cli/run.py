@@ -88,7 +88,7 @@ def describe(found: dict[str, object]) -> str:
         ),
         "",
         f"Pools: {', '.join(f'{n} {state}' for state, n in sorted(pools.items())) or 'none yet'}.",
-        f"Questions asked: {found['labels']}; still open: {found['open_queries']}.",
+        f"Questions asked: {found['labels']}; still open: {found['open_questions']}.",
         f"Detector version {found['version']}.",
     ]
     discovered = found["discovered"]

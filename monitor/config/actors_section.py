@@ -7,7 +7,7 @@ from pydantic import Field
 from monitor.config.value_types import Section
 
 
-class Run(Section):
+class RunSection(Section):
     """How the monitor works through the feed: which actors, how many, and where."""
 
     address: str = Field(

@@ -12,7 +12,7 @@ from monitor.config.value_types import AsTuple, Section
 RoleWord = Literal["reader", "annotator", "admin"]
 
 
-class Proxy(Section):
+class ProxySection(Section):
     """People whom a proxy has signed in already (oauth2-proxy, Authelia)."""
 
     user_header: str | None = Field(
@@ -49,7 +49,7 @@ class Proxy(Section):
         return value
 
 
-class OpenId(Section):
+class OpenIdSection(Section):
     """Signing in with OpenID Connect; needs the extra 'oidc'."""
 
     issuer: str | None = Field(
@@ -76,7 +76,7 @@ class OpenId(Section):
     )
 
 
-class Desk(Section):
+class DeskSection(Section):
     """The page where people answer."""
 
     enabled: bool = Field(
@@ -109,8 +109,8 @@ class Desk(Section):
         description="Pictures of questions are deleted so long after their round has ended; "
         "nothing keeps them for ever.",
     )
-    proxy: Proxy = Proxy()
-    oidc: OpenId = OpenId()
+    proxy: ProxySection = ProxySection()
+    oidc: OpenIdSection = OpenIdSection()
 
     @property
     def knows_people(self) -> bool:

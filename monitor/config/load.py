@@ -20,7 +20,7 @@ from monitor.config.fields import fields_of, is_section
 from monitor.config.key_suggestions import suggest
 from monitor.config.schema import Config
 from monitor.config.source_groups import merged, own, settle, with_all_groups
-from monitor.config.yaml_document import DEFAULT, Entry, Key, Origin, parse_value, read_document
+from monitor.config.yaml_document import DEFAULT, Key, Origin, YamlEntry, parse_value, read_document
 
 DEFAULT_PATH = Path("ray_config.yaml")
 PREFIX = "CONCLAD_"
@@ -89,12 +89,12 @@ def load(
     return groups[chosen]
 
 
-def _of_all(layers: Sequence[Mapping[Key, Entry]]) -> Loaded:
+def _of_all(layers: Sequence[Mapping[Key, YamlEntry]]) -> Loaded:
     entries = _meaningful(merged(layers))
     return Loaded(_validate(entries), _origins(entries))
 
 
-def _of_group(layers: Sequence[Mapping[Key, Entry]], name: str, number: int) -> Loaded:
+def _of_group(layers: Sequence[Mapping[Key, YamlEntry]], name: str, number: int) -> Loaded:
     entries = _meaningful(merged(layers, name))
     said = {key for layer in layers for key in own(layer, name)}
     before = _validate(entries)
@@ -107,17 +107,17 @@ def _of_group(layers: Sequence[Mapping[Key, Entry]], name: str, number: int) -> 
     return Loaded(config, {**_origins(entries), **derived})
 
 
-def _meaningful(entries: Mapping[Key, Entry]) -> dict[Key, Entry]:
+def _meaningful(entries: Mapping[Key, YamlEntry]) -> dict[Key, YamlEntry]:
     spoken = {key: entry for key, entry in entries.items() if not _says_nothing(key, entry)}
     return with_all_groups(entries, spoken)
 
 
-def _origins(entries: Mapping[Key, Entry]) -> dict[str, Origin]:
+def _origins(entries: Mapping[Key, YamlEntry]) -> dict[str, Origin]:
     return {".".join(key): entry.value_at for key, entry in entries.items()}
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[Key, Entry]:
-    entries: dict[Key, Entry] = {}
+def _from_environment(environ: Mapping[str, str]) -> dict[Key, YamlEntry]:
+    entries: dict[Key, YamlEntry] = {}
     for name in sorted(environ):
         if name.startswith(PREFIX) and SEPARATOR in name:
             key = tuple(name.removeprefix(PREFIX).lower().split(SEPARATOR))
@@ -125,8 +125,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[Key, Entry]:
     return entries
 
 
-def _from_overrides(overrides: Iterable[str]) -> dict[Key, Entry]:
-    entries: dict[Key, Entry] = {}
+def _from_overrides(overrides: Iterable[str]) -> dict[Key, YamlEntry]:
+    entries: dict[Key, YamlEntry] = {}
     for text in overrides:
         dotted, equals, value = text.partition("=")
         dotted = dotted.strip()
@@ -136,14 +136,14 @@ def _from_overrides(overrides: Iterable[str]) -> dict[Key, Entry]:
     return entries
 
 
-def _from_text(key: Key, text: str, origin: Origin) -> Iterator[tuple[Key, Entry]]:
+def _from_text(key: Key, text: str, origin: Origin) -> Iterator[tuple[Key, YamlEntry]]:
     """The entries of one flag or variable; a folder called ``2024`` stays text where it must."""
     value = parse_value(text)
     field = fields_of(Config).get(key[2:] if key[0] == "groups" else key)
     if field is not None and field.takes_text and not isinstance(value, str | None):
         value = text
     for inner, leaf in _leaves(value):
-        yield (*key, *inner), Entry(leaf, origin, origin)
+        yield (*key, *inner), YamlEntry(leaf, origin, origin)
 
 
 def _leaves(value: Any) -> Iterator[tuple[Key, Any]]:
@@ -155,12 +155,12 @@ def _leaves(value: Any) -> Iterator[tuple[Key, Any]]:
         yield (), value
 
 
-def _says_nothing(key: Key, entry: Entry) -> bool:
+def _says_nothing(key: Key, entry: YamlEntry) -> bool:
     """``feed:`` with every line under it commented out is a section left at its defaults."""
     return entry.value == {} or (entry.value is None and is_section(Config, key))
 
 
-def _validate(entries: Mapping[Key, Entry]) -> Config:
+def _validate(entries: Mapping[Key, YamlEntry]) -> Config:
     tree, problems = _tree(entries)
     try:
         config = Config.model_validate(tree)
@@ -171,7 +171,7 @@ def _validate(entries: Mapping[Key, Entry]) -> Config:
     return config
 
 
-def _tree(entries: Mapping[Key, Entry]) -> tuple[dict[str, Any], list[str]]:
+def _tree(entries: Mapping[Key, YamlEntry]) -> tuple[dict[str, Any], list[str]]:
     """Nested as the model wants it, and what cannot be nested at all."""
     tree: dict[str, Any] = {}
     problems = []
@@ -188,7 +188,7 @@ def _tree(entries: Mapping[Key, Entry]) -> tuple[dict[str, Any], list[str]]:
     return tree, problems
 
 
-def _explain(detail: Any, entries: Mapping[Key, Entry]) -> str:
+def _explain(detail: Any, entries: Mapping[Key, YamlEntry]) -> str:
     """One of pydantic's findings as a place and a sentence."""
     loc = tuple(map(str, detail["loc"]))
     context = detail.get("ctx", {})
@@ -214,7 +214,7 @@ def _takes_value(key: Key) -> bool:
     return field is not None and not field.takes_keys
 
 
-def _entry_at(loc: Key, entries: Mapping[Key, Entry]) -> Entry:
+def _entry_at(loc: Key, entries: Mapping[Key, YamlEntry]) -> YamlEntry:
     """The entry that a finding is about: itself, what is under it, or what is above it.
 
     Locations may end in a list index or the name of a union's branch, hence the way up.
@@ -224,8 +224,8 @@ def _entry_at(loc: Key, entries: Mapping[Key, Entry]) -> Entry:
             return entries[head]
         for key, entry in entries.items():
             if key[: len(head)] == head:
-                return Entry(entry.value, entry.key_at, entry.key_at)
-    return Entry(None, DEFAULT, DEFAULT)
+                return YamlEntry(entry.value, entry.key_at, entry.key_at)
+    return YamlEntry(None, DEFAULT, DEFAULT)
 
 
 def _heads(key: Key) -> list[Key]:

@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from monitor.config.actors_section import Run
-from monitor.config.desk_section import Desk
+from monitor.config.actors_section import RunSection
+from monitor.config.desk_section import DeskSection
 from monitor.config.key_suggestions import nearest
-from monitor.config.telemetry_section import Messages, Metrics, Webhooks
+from monitor.config.telemetry_section import MessagesSection, MetricsSection, WebhooksSection
 from monitor.config.value_types import AsTuple, Section
 
 
-class Columns(Section):
+class ColumnsSection(Section):
     """How the feed names the columns of the contract; a dot reaches into a struct."""
 
     image_id: str = Field(
@@ -37,7 +37,7 @@ class Columns(Section):
     )
 
 
-class Bands(Section):
+class BandsSection(Section):
     """Which bands of a multi-band TIFF are shown; other images are not touched by it."""
 
     mapping: Annotated[tuple[int, int, int], AsTuple] | None = Field(
@@ -55,7 +55,7 @@ class Bands(Section):
     )
 
 
-class Feed(Section):
+class FeedSection(Section):
     """Where the images come from, and how they are read."""
 
     path: str = Field(
@@ -63,7 +63,7 @@ class Feed(Section):
         description="Folder or bucket of Parquet files: a path, s3://… or gs://… . Scored when "
         "'conclad score' is given no files.",
     )
-    columns: Columns = Columns()
+    columns: ColumnsSection = ColumnsSection()
     default_source: str | None = Field(
         default=None,
         description="The source of rows that name none, neither in a column nor by a folder "
@@ -82,10 +82,10 @@ class Feed(Section):
         le=178_956_970,
         description="Larger images are rejected before they are decoded.",
     )
-    bands: Bands = Bands()
+    bands: BandsSection = BandsSection()
 
 
-class Backbone(Section):
+class BackboneSection(Section):
     """What turns an image into features. A detector only understands those it was fitted on."""
 
     name: str = Field(
@@ -114,7 +114,7 @@ class Backbone(Section):
     )
 
 
-class Novelty(Section):
+class NoveltySection(Section):
     """The method."""
 
     preset: Literal["robust", "paper"] = Field(
@@ -155,7 +155,7 @@ class Novelty(Section):
         return value
 
 
-class Fit(Section):
+class FitSection(Section):
     """How the first detector is made."""
 
     seed: int = Field(
@@ -165,7 +165,7 @@ class Fit(Section):
     )
 
 
-class Pools(Section):
+class PoolsSection(Section):
     """When enough images have come together to ask whether something is new among them."""
 
     size: int = Field(
@@ -218,7 +218,7 @@ class Pools(Section):
     )
 
 
-class Labels(Section):
+class LabelsSection(Section):
     """What people are asked, and how much of it."""
 
     budget: float = Field(
@@ -263,7 +263,7 @@ class Labels(Section):
     )
 
 
-class Gate(Section):
+class GateSection(Section):
     """What a new detector version must hold before it is used; others wait for an operator."""
 
     false_novel_most: float = Field(
@@ -283,7 +283,7 @@ class Gate(Section):
     )
 
 
-class Drift(Section):
+class DriftSection(Section):
     """How known classes are watched for shift: a dirty lens, dusk, a tired sensor."""
 
     false_alarm_days: float = Field(
@@ -322,7 +322,7 @@ class Drift(Section):
     )
 
 
-class State(Section):
+class StateSection(Section):
     """What the monitor remembers."""
 
     dir: str = Field(
@@ -348,20 +348,20 @@ class Config(Section):
     'state'
     """
 
-    feed: Feed = Feed()
-    backbone: Backbone = Backbone()
-    novelty: Novelty = Novelty()
-    fit: Fit = Fit()
-    run: Run = Run()
-    pools: Pools = Pools()
-    labels: Labels = Labels()
-    gate: Gate = Gate()
-    drift: Drift = Drift()
-    desk: Desk = Desk()
-    state: State = State()
-    metrics: Metrics = Metrics()
-    webhooks: Webhooks = Webhooks()
-    messages: Messages = Messages()
+    feed: FeedSection = FeedSection()
+    backbone: BackboneSection = BackboneSection()
+    novelty: NoveltySection = NoveltySection()
+    fit: FitSection = FitSection()
+    run: RunSection = RunSection()
+    pools: PoolsSection = PoolsSection()
+    labels: LabelsSection = LabelsSection()
+    gate: GateSection = GateSection()
+    drift: DriftSection = DriftSection()
+    desk: DeskSection = DeskSection()
+    state: StateSection = StateSection()
+    metrics: MetricsSection = MetricsSection()
+    webhooks: WebhooksSection = WebhooksSection()
+    messages: MessagesSection = MessagesSection()
     groups: dict[GroupName, dict[str, Any]] = Field(
         default_factory=dict,
         description="Groups of sources that learn apart, each watched by a monitor of its own: "

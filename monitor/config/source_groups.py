@@ -12,16 +12,18 @@ from typing import Any
 
 from monitor.config.errors import ConfigInvalid
 from monitor.config.schema import Config
-from monitor.config.yaml_document import Entry, Key
+from monitor.config.yaml_document import Key, YamlEntry
 
 #: What stands for the group's name in ``state.url``.
 PLACEHOLDER = "{group}"
 _OF_ALL = ("groups", "group")
 
 
-def merged(layers: Iterable[Mapping[Key, Entry]], group: str | None = None) -> dict[Key, Entry]:
+def merged(
+    layers: Iterable[Mapping[Key, YamlEntry]], group: str | None = None
+) -> dict[Key, YamlEntry]:
     """The layers on top of each other, each with what the group says there on top of it."""
-    entries: dict[Key, Entry] = {}
+    entries: dict[Key, YamlEntry] = {}
     for layer in layers:
         entries.update(layer)
         if group is not None:
@@ -29,7 +31,7 @@ def merged(layers: Iterable[Mapping[Key, Entry]], group: str | None = None) -> d
     return entries
 
 
-def own(layer: Mapping[Key, Entry], group: str) -> dict[Key, Entry]:
+def own(layer: Mapping[Key, YamlEntry], group: str) -> dict[Key, YamlEntry]:
     """What a layer says of one group, under the keys that it would have for all."""
     found = {key[2:]: entry for key, entry in layer.items() if key[:2] == ("groups", group)}
     found.pop((), None)
@@ -39,19 +41,21 @@ def own(layer: Mapping[Key, Entry], group: str) -> dict[Key, Entry]:
     return found
 
 
-def with_all_groups(before: Mapping[Key, Entry], after: Mapping[Key, Entry]) -> dict[Key, Entry]:
+def with_all_groups(
+    before: Mapping[Key, YamlEntry], after: Mapping[Key, YamlEntry]
+) -> dict[Key, YamlEntry]:
     """Groups that have nothing to say are groups all the same.
 
     They keep the order in which they are written, because their ports follow from it.
     """
-    written: dict[Key, Entry] = {}
+    written: dict[Key, YamlEntry] = {}
     for key, entry in before.items():
         if _is_of_group(key):
             written.setdefault(key[:2], entry)
     found = {key: entry for key, entry in after.items() if not _is_of_group(key)}
     for head, first in written.items():
         own = {key: entry for key, entry in after.items() if key[:2] == head and len(key) > 2}
-        found |= own or {head: Entry({}, first.key_at, first.value_at)}
+        found |= own or {head: YamlEntry({}, first.key_at, first.value_at)}
     return found
 
 

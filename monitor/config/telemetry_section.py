@@ -10,10 +10,10 @@ from pydantic import Field, field_validator
 from monitor.config.value_types import AsTuple, Section
 
 #: What is worth a message to somebody else's system.
-WEBHOOK_EVENTS = ("class.discovered", "queries.opened", "drift.detected", "detector.updated")
+WEBHOOK_EVENTS = ("class.discovered", "questions.opened", "drift.detected", "detector.updated")
 
 
-class Metrics(Section):
+class MetricsSection(Section):
     """The page that Prometheus reads."""
 
     enabled: bool = Field(default=True, description="false: nothing listens.")
@@ -47,7 +47,7 @@ class Metrics(Section):
 #: What people are told of unless they say otherwise.
 MESSAGE_EVENTS = (
     "class.discovered",
-    "queries.opened",
+    "questions.opened",
     "drift.detected",
     "detector.held",
     "pool.unresolved",
@@ -55,7 +55,7 @@ MESSAGE_EVENTS = (
 )
 
 
-class Messages(Section):
+class MessagesSection(Section):
     """Messages to people: chat, telephone and mail."""
 
     targets: Annotated[tuple[str, ...], AsTuple] = Field(
@@ -105,7 +105,7 @@ class Messages(Section):
         return value
 
 
-class Webhooks(Section):
+class WebhooksSection(Section):
     """Addresses that are told when something happens."""
 
     urls: Annotated[tuple[str, ...], AsTuple] = Field(

@@ -33,7 +33,7 @@ DEFAULT = Origin("default")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class YamlEntry:
     """One value as it was written, where its key stands and where the value itself does."""
 
     value: Any
@@ -41,7 +41,7 @@ class Entry:
     value_at: Origin
 
 
-def read_document(path: Path) -> dict[Key, Entry]:
+def read_document(path: Path) -> dict[Key, YamlEntry]:
     """Every value in the file by its key; sections themselves are not entries."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def read_document(path: Path) -> dict[Key, Entry]:
     return parse_document(text, str(path))
 
 
-def parse_document(text: str, name: str) -> dict[Key, Entry]:
+def parse_document(text: str, name: str) -> dict[Key, YamlEntry]:
     r"""The same for text at hand; ``name`` is what the places are called by.
 
     >>> for key, entry in parse_document("feed:\n  path: in\n", "c.yaml").items():
@@ -115,7 +115,7 @@ class _Loader(yaml.SafeLoader):
 
 def _entries(
     loader: _Loader, node: yaml.MappingNode, above: Key, name: str
-) -> Iterator[tuple[Key, Entry]]:
+) -> Iterator[tuple[Key, YamlEntry]]:
     seen: dict[str, Origin] = {}
     for key_node, value_node in node.value:
         key_at = _at(name, key_node.start_mark)
@@ -131,7 +131,7 @@ def _entries(
             value = loader.construct_object(value_node, deep=True)
         except ValueError as error:  # such as a date in month 13
             raise ConfigSyntax(f"{_at(name, value_node.start_mark)}: {error}") from None
-        yield (*above, key), Entry(value, key_at, _at(name, value_node.start_mark))
+        yield (*above, key), YamlEntry(value, key_at, _at(name, value_node.start_mark))
 
 
 def _line_and_column(text: str, position: int) -> tuple[int, int]:

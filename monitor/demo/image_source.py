@@ -16,7 +16,7 @@ from monitor.demo.scenes.dirty_lens import soiled
 from monitor.demo.story import LEAST_CLASSES, MOST_CLASSES
 from monitor.feed.batch_plan import plan_batches
 from monitor.feed.batch_reader import BatchReader
-from monitor.feed.feed_storage import FeedFile, Source
+from monitor.feed.feed_storage import FeedFile, FeedStorage
 from monitor.feed.file_arguments import find_files
 from monitor.feed.parquet_footer import read_footer
 from monitor.feed.row_parsing import Row
@@ -49,7 +49,7 @@ class Pictures(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnImages:
     """Procedural scenes; see :mod:`monitor.demo.scenes.catalog`.
 
     >>> Drawn(seed=0).of("snow", 3)[:2] == bytes([0xFF, 0xD8])
@@ -136,7 +136,7 @@ def collect(file: str | Path, seed: int) -> Collected:
     )
 
 
-def _labels(source: Source, file: FeedFile) -> Iterator[str]:
+def _labels(source: FeedStorage, file: FeedFile) -> Iterator[str]:
     layout = read_footer(source, file, need_label=True).layout
     assert layout.label is not None
     with source.open(file.path) as handle:
@@ -148,7 +148,7 @@ def _labels(source: Source, file: FeedFile) -> Iterator[str]:
 
 
 def _images(
-    source: Source, files: Sequence[FeedFile], wanted: Container[Place]
+    source: FeedStorage, files: Sequence[FeedFile], wanted: Container[Place]
 ) -> Iterator[tuple[Place, bytes]]:
     with BatchReader(source) as reader:
         for file in files:

@@ -85,7 +85,7 @@ class ClassOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """The whole run against the truth."""
 
     judgements: tuple[Judgement, ...]
@@ -112,7 +112,7 @@ class Outcome:
         return tuple(c.label for c in self.classes if c.arrived_at and not c.found_at)
 
 
-def measure(store: Store, story: Story, written: Written) -> Outcome:
+def measure(store: Store, story: Story, written: Written) -> DemoOutcome:
     """Compare every verdict in the store with the labels of the feed."""
     with store.reading() as tx:
         known_since = {c.name: c.created_in for c in tx.classes.all() if c.created_in is not None}
@@ -121,28 +121,28 @@ def measure(store: Store, story: Story, written: Written) -> Outcome:
         questions = int(tx.counters.value("labels_spent"))
         pools = {str(state): n for state, n in tx.pools.count_by_state().items()}
         asked = [
-            tx.queries.of_pool(pool.id)
+            tx.questions.of_pool(pool.id)
             for pool in tx.pools.in_state(*PoolState, limit=_MANY)
             if pool.asked
         ]
         dirty = sum(
-            query.captured_at is not None
-            and story.lens.soils(query.source_id, story.day_of(query.captured_at))
-            for queries in asked
-            for query in queries
+            question.captured_at is not None
+            and story.lens.soils(question.source_id, story.day_of(question.captured_at))
+            for questions in asked
+            for question in questions
         )
         answers = [
             names[answer.class_id]
-            for queries in asked
-            if queries
-            for answer in tx.answers.standing(queries[0].pool_id).values()
+            for questions in asked
+            if questions
+            for answer in tx.answers.standing(questions[0].pool_id).values()
             if answer.class_id is not None
         ]
         images = {count.label: 0 for count in tx.counters.all("images")}
         for count in tx.counters.all("images"):
             images[count.label] += int(count.value)
     judgements = _judgements(store, story, written, known_since)
-    return Outcome(
+    return DemoOutcome(
         judgements=judgements,
         classes=tuple(
             _class(label, story, judgements, known_since.get(label), answers)

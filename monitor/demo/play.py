@@ -21,8 +21,8 @@ from typing import IO, Any
 from monitor.config import Config
 from monitor.demo.demo_folder import DemoFolder
 from monitor.demo.errors import RunFailed
-from monitor.demo.image_source import Drawn, Pictures, collect
-from monitor.demo.measure import Outcome, measure
+from monitor.demo.image_source import DrawnImages, Pictures, collect
+from monitor.demo.measure import DemoOutcome, measure
 from monitor.demo.run_progress import Watcher, sentence
 from monitor.demo.story import Story
 from monitor.demo.story_files import Written, expected, write
@@ -56,7 +56,7 @@ class Wish:
 class Played:
     """What came of it."""
 
-    outcome: Outcome
+    outcome: DemoOutcome
     story: Story
     written: Written
     config: Config
@@ -83,7 +83,7 @@ def play(
             **(wish.story or {}),
         }
         there = folder.prepare(of, keep=wish.keep)
-        pictures = Drawn(wish.seed) if wish.data is None else collect(wish.data, wish.seed)
+        pictures = DrawnImages(wish.seed) if wish.data is None else collect(wish.data, wish.seed)
         story = Story.of(pictures.labels, **{"training": pictures.training, **(wish.story or {})})
         config = folder.configure(story, seed=wish.seed).config
         written = expected(story, folder.path)
@@ -110,7 +110,7 @@ def play(
 
 def _report(
     config: Config, story: Story, written: Written, pictures: Pictures, folder: DemoFolder
-) -> Outcome:
+) -> DemoOutcome:
     with open_existing_store(config) as store:
         outcome = measure(store, story, written)
     # Late: the picture is drawn at the end, and matplotlib takes a second to load.
@@ -293,7 +293,7 @@ def _plot(story: Story, written: Written) -> str:
     )
 
 
-def _title(outcome: Outcome, written: Written) -> str:
+def _title(outcome: DemoOutcome, written: Written) -> str:
     return (
         f"{len(outcome.discovered)} of {len(outcome.discovered) + len(outcome.missed)} new classes "
         f"found in {written.images:,} images with {outcome.questions} questions"

@@ -21,7 +21,7 @@ from matplotlib.ticker import PercentFormatter
 from PIL import Image
 
 from monitor.demo.image_source import Pictures
-from monitor.demo.measure import ClassOutcome, Judgement, Outcome
+from monitor.demo.measure import ClassOutcome, DemoOutcome, Judgement
 from monitor.demo.story import QUIET, SOURCES, START, Story
 
 # Okabe and Ito's colours, distinct to every common kind of colour vision.
@@ -32,7 +32,7 @@ _THUMBNAIL = 52
 """Points of a side; wider ones would overlap where two classes arrive at once."""
 
 
-def draw(outcome: Outcome, story: Story, pictures: Pictures, path: Path, *, title: str) -> None:
+def draw(outcome: DemoOutcome, story: Story, pictures: Pictures, path: Path, *, title: str) -> None:
     """Write the picture as a PNG."""
     figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
     axes = figure.subplots()
@@ -62,7 +62,7 @@ def draw(outcome: Outcome, story: Story, pictures: Pictures, path: Path, *, titl
     _save(figure, path)
 
 
-def describe(outcome: Outcome) -> str:
+def describe(outcome: DemoOutcome) -> str:
     """The picture in words, for those who cannot see it."""
     told = [
         f"{c.label} appears on {c.arrived_at:%-d %B} and "

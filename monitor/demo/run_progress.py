@@ -23,7 +23,7 @@ class Glance:
     files: int
     files_done: int
     images: int
-    open_queries: int
+    open_questions: int
     busy_pools: int
 
     @property
@@ -56,7 +56,7 @@ class Watcher:
                 files=sum(files.values()),
                 files_done=sum(n for state, n in files.items() if state in _FILE_OVER),
                 images=int(sum(count.value for count in tx.counters.all("images"))),
-                open_queries=tx.queries.count_open(),
+                open_questions=tx.questions.count_open(),
                 busy_pools=sum(n for state, n in pools.items() if state not in AT_REST),
             )
 
@@ -118,7 +118,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any], str | None], str]] = {
     "pool.probed": _probed,
     "pool.quiet": _quiet,
     "pool.unresolved": lambda told, _: f"pool {told['pool']}: left open, {told['reason']}",
-    "queries.opened": lambda told, _: (
+    "questions.opened": lambda told, _: (
         f"pool {told['pool']}: round {told['round'] + 1}, {told['count']} questions"
     ),
     "class.discovered": _discovered,

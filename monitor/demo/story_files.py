@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from monitor.demo.image_source import Drawn, Pictures
+from monitor.demo.image_source import DrawnImages, Pictures
 from monitor.demo.story import SOURCES, START, Shot, Story
 
 LABELLED = "labelled.parquet"
@@ -97,7 +97,7 @@ def _drawn(
     parts: Sequence[tuple[Path, Sequence[Shot]]], pictures: Pictures, processes: int
 ) -> Iterable[list[bytes]]:
     # Drawing takes time, taking from memory does not.
-    if processes < 2 or not isinstance(pictures, Drawn):
+    if processes < 2 or not isinstance(pictures, DrawnImages):
         yield from ([_draw(pictures, shot) for shot in its] for _, its in parts)
         return
     # Spawned, not forked: whoever calls may have threads.

@@ -15,36 +15,36 @@ from monitor.people.answer_questions import Said, Word, give, take_back, take_ba
 from monitor.people.exchange.csv_jsonl import to_csv, to_jsonl
 from monitor.people.exchange.label_studio import to_tasks
 from monitor.people.exchange.parsed_answers import take_in
-from monitor.people.exchange.question_records import Question, read_questions
+from monitor.people.exchange.question_records import QuestionRecord, read_questions
 from monitor.people.exchange.read_answers import read_answers
 from monitor.store.thumbnails import get_thumbnail
 
 _ENDINGS = {"csv": "a.csv", "jsonl": "a.jsonl", "label-studio": "a.json"}
 
 
-def list_queries(ask: Ask) -> models.QuestionsOut:
+def list_questions(ask: Ask) -> models.QuestionsOut:
     found = read_questions(ask.store, ask.query.which)
     return models.QuestionsOut(questions=[_question(one) for one in found])
 
 
-def lease_queries(ask: Ask) -> models.LeasedOut:
+def lease_questions(ask: Ask) -> models.LeasedOut:
     seconds = ask.config.lease_seconds
     found = lease(ask.store, ask.person.name, limit=ask.body.limit, seconds=seconds)
-    return models.LeasedOut(query_ids=[one.id for one in found], lease_seconds=seconds)
+    return models.LeasedOut(question_ids=[one.id for one in found], lease_seconds=seconds)
 
 
-def release_queries(ask: Ask) -> models.LeasedOut:
+def release_questions(ask: Ask) -> models.LeasedOut:
     with ask.store.transaction() as tx:
-        tx.queries.release(ask.person.name)
-    return models.LeasedOut(query_ids=[], lease_seconds=0)
+        tx.questions.release(ask.person.name)
+    return models.LeasedOut(question_ids=[], lease_seconds=0)
 
 
 def give_answers(ask: Ask) -> models.ReceiptsOut:
     body: models.GiveAnswers = ask.body
-    said = [Said(one.query_id, Word(one.answer), one.class_) for one in body.answers]
+    said = [Said(one.question_id, Word(one.answer), one.class_) for one in body.answers]
     receipts = give(ask.store, said, who=ask.person.name, action=body.action)
     with ask.store.reading() as tx:
-        left = tx.queries.count_open()
+        left = tx.questions.count_open()
     return models.ReceiptsOut(
         receipts=[models.ReceiptOut.model_validate(one) for one in receipts], open=left
     )
@@ -53,13 +53,15 @@ def give_answers(ask: Ask) -> models.ReceiptsOut:
 def undo(ask: Ask) -> models.UndoneOut:
     body: models.Undo = ask.body
     who = ask.person.name
-    if body.query_id is None:
+    if body.question_id is None:
         found = take_back_last(ask.store, who=who, action=body.action, of=body.of)
     else:
         anybodys = ask.person.role >= Role.ADMIN
-        back = take_back(ask.store, body.query_id, who=who, action=body.action, anybodys=anybodys)
+        back = take_back(
+            ask.store, body.question_id, who=who, action=body.action, anybodys=anybodys
+        )
         found = [back]
-    return models.UndoneOut(query_ids=[one.query_id for one in found])
+    return models.UndoneOut(question_ids=[one.question_id for one in found])
 
 
 def pulse(ask: Ask) -> models.PulseOut:
@@ -67,7 +69,7 @@ def pulse(ask: Ask) -> models.PulseOut:
         current = tx.versions.current()
         return models.PulseOut(
             stamp=stamp(tx),
-            open=tx.queries.count_open(),
+            open=tx.questions.count_open(),
             version=None if current is None else current.number,
         )
 
@@ -110,9 +112,9 @@ def import_answers(ask: Ask) -> models.ImportedOut:
 def health(ask: Ask) -> models.HealthOut:
     """Reads the store, so that a desk without one does not call itself healthy."""
     with ask.store.reading() as tx:
-        tx.queries.count_open()
+        tx.questions.count_open()
     return models.HealthOut(status="ok")
 
 
-def _question(question: Question) -> models.QuestionOut:
+def _question(question: QuestionRecord) -> models.QuestionOut:
     return models.QuestionOut.model_validate(question.record())

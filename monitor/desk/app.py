@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from monitor.config import Config
-from monitor.config.desk_section import Desk as DeskConfig
+from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.errors import CannotStart
 from monitor.desk.guard import LOOPBACK, Guard
 from monitor.desk.route_table import RULES

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitor.config import Config
-from monitor.config.desk_section import Desk as DeskConfig
+from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.feed_pictures import FeedPictures
 from monitor.desk.openid import OpenIdClient
 from monitor.desk.pool_map import PoolMaps

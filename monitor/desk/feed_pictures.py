@@ -10,7 +10,7 @@ from threading import Lock, Semaphore
 
 from monitor.config import Config
 from monitor.feed.errors import FeedError
-from monitor.feed.feed_storage import Source
+from monitor.feed.feed_storage import FeedStorage
 from monitor.images.thumbnail import SIDE
 from monitor.jobs.from_config import columns_of, decoding_of
 from monitor.pipeline.row_thumbnails import ThumbnailReader
@@ -65,7 +65,7 @@ class FeedPictures:
     def _painter(self, side: int) -> ThumbnailReader:
         if side not in self._painters:
             self._painters[side] = ThumbnailReader(
-                Source.at(self._config.feed.path),
+                FeedStorage.at(self._config.feed.path),
                 columns_of(self._config),
                 decoding_of(self._config),
                 default_source=self._config.feed.default_source,

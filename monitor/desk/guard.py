@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from monitor.config import Config
-from monitor.config.desk_section import Desk as DeskConfig
+from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk import sessions
 from monitor.desk.checked_request import NOBODY, Ask, Person
 from monitor.desk.errors import (

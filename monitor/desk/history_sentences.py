@@ -18,7 +18,7 @@ LATEST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HistoryEntry:
     at: datetime
     kind: str
     source: str | None
@@ -29,7 +29,7 @@ class Entry:
     """The number of the detector version that came into use with it."""
 
 
-def read_timeline(store: Store) -> list[Entry]:
+def read_timeline(store: Store) -> list[HistoryEntry]:
     """The latest first."""
     with store.reading() as tx:
         rows = tx.connection.execute(
@@ -40,10 +40,12 @@ def read_timeline(store: Store) -> list[Entry]:
     return [_entry(event, names) for event in found]
 
 
-def _entry(event: Event, names: Mapping[str, str]) -> Entry:
+def _entry(event: Event, names: Mapping[str, str]) -> HistoryEntry:
     known = _SENTENCES.get(event.kind)
     if known is None:
-        return Entry(event.at, event.kind, event.source, event.kind.replace(".", " "), "plain")
+        return HistoryEntry(
+            event.at, event.kind, event.source, event.kind.replace(".", " "), "plain"
+        )
     tone, sentence = known
     try:
         text = sentence({**event.payload, "names": names})
@@ -52,7 +54,7 @@ def _entry(event: Event, names: Mapping[str, str]) -> Entry:
         text = event.kind.replace(".", " ")
     in_use = event.kind in ("detector.updated", "detector.rolled_back")
     version = str(event.payload.get("version", "")) if in_use else ""
-    return Entry(event.at, event.kind, event.source, text, tone, version)
+    return HistoryEntry(event.at, event.kind, event.source, text, tone, version)
 
 
 def _named(payload: Mapping[str, Any]) -> str:
@@ -133,11 +135,14 @@ _SENTENCES: dict[str, tuple[str, _Sentence]] = {
         "warn",
         lambda p: f"Rolled back to detector version {p['version']}{_because(p)}",
     ),
-    "queries.opened": (
+    "questions.opened": (
         "plain",
         lambda p: f"Asked {p['count']} questions about pool {p['pool']}, round {p['round'] + 1}",
     ),
-    "queries.closed": ("plain", lambda p: f"Round {p['round'] + 1} of pool {p['pool']} has ended"),
+    "questions.closed": (
+        "plain",
+        lambda p: f"Round {p['round'] + 1} of pool {p['pool']} has ended",
+    ),
     "pool.triggered": ("warn", _triggered),
     "pool.probed": ("plain", _probed),
     "pool.quiet": ("plain", lambda p: f"Pool {p['pool']} was quiet"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from monitor.desk.novelty_activity import Series, novelty_over_time
-from monitor.desk.outcomes import Outcome, in_progress, is_alive, latest_outcomes, monitor_seen
+from monitor.desk.outcomes import RoundOutcome, in_progress, is_alive, latest_outcomes, monitor_seen
 from monitor.people.version_manifest import knowledge_of
 from monitor.store.records import Pool
 from monitor.store.states import PoolState
@@ -64,7 +64,7 @@ class Home:
     filling: PoolView | None
     asked: tuple[PoolView, ...]
     progress: str | None
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RoundOutcome, ...]
 
 
 def read_home(store: Store, pool_size: int) -> Home:
@@ -75,14 +75,14 @@ def read_home(store: Store, pool_size: int) -> Home:
         knowledge = knowledge_of(store, current)
         sources = _sources(tx, series, knowledge.exceedance)
         filling = tx.pools.filling()
-        queue = tx.queries.list_open(limit=1)
+        queue = tx.questions.list_open(limit=1)
         return Home(
             alive=is_alive(tx),
             seen_at=monitor_seen(tx),
             expected=knowledge.exceedance,
             version=None if current is None else current.number,
             classes=len(knowledge.classes),
-            open=tx.queries.count_open(),
+            open=tx.questions.count_open(),
             oldest=queue[0].opened_at if queue else None,
             sources=tuple(sources[:SOURCES]),
             more_sources=max(0, len(sources) - SOURCES),

@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from monitor.config.desk_section import Desk as DeskConfig
+from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.errors import DeskError
 from monitor.desk.route_rules import Rule
 from monitor.errors import ConcladError
@@ -18,7 +18,7 @@ from monitor.store.errors import (
     ClientIdReused,
     DiskUnavailable,
     NotFound,
-    QueryClosed,
+    QuestionClosed,
     StoreBusy,
     StoreUnreachable,
     WrongState,
@@ -53,7 +53,7 @@ HEADERS = {
 _STATUS: tuple[tuple[type[ConcladError], int], ...] = (
     (NotFound, 404),
     (WrongState, 409),
-    (QueryClosed, 409),
+    (QuestionClosed, 409),
     (ClientIdReused, 409),
     (ClassNameTaken, 409),
     (BudgetExceeded, 409),

@@ -24,7 +24,7 @@ SOURCES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ActivityPoint:
     """Images of one source within one stretch of time."""
 
     at: datetime
@@ -39,7 +39,7 @@ class Point:
 @dataclass(frozen=True, slots=True)
 class Series:
     source: str
-    points: tuple[Point, ...]
+    points: tuple[ActivityPoint, ...]
 
     @property
     def images(self) -> int:
@@ -65,7 +65,7 @@ def novelty_over_time(store: Store) -> list[Series]:
     return sorted(latest, key=lambda series: series.source)
 
 
-def _points(counts: Mapping[int, tuple[int, int]]) -> tuple[Point, ...]:
+def _points(counts: Mapping[int, tuple[int, int]]) -> tuple[ActivityPoint, ...]:
     first, last = min(counts), max(counts)
     width = max(1, -(-(last - first + 1) // POINTS))
     sums: dict[int, tuple[int, int]] = {}
@@ -75,7 +75,7 @@ def _points(counts: Mapping[int, tuple[int, int]]) -> tuple[Point, ...]:
         sums[place] = (before[0] + known, before[1] + novel)
     start = datetime(1970, 1, 1, tzinfo=UTC)
     return tuple(
-        Point(start + timedelta(minutes=first + place * width), *sums[place])
+        ActivityPoint(start + timedelta(minutes=first + place * width), *sums[place])
         for place in sorted(sums)
     )
 

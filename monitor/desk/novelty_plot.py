@@ -35,7 +35,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
+class NoveltyPlot:
     """Numbers for the template, which holds all of the markup."""
 
     source: str
@@ -50,7 +50,7 @@ class Plot:
     """The same in a sentence, for those who cannot see it."""
 
 
-def draw_all(series: Sequence[Series], marks: Sequence[Mark], expected: float) -> list[Plot]:
+def draw_all(series: Sequence[Series], marks: Sequence[Mark], expected: float) -> list[NoveltyPlot]:
     """A plot for each source, all on one scale of shares and of time."""
     if not series:
         return []
@@ -68,7 +68,7 @@ def draw(
     first: datetime,
     last: datetime,
     expected: float,
-) -> Plot:
+) -> NoveltyPlot:
     """Bars of one source; marks outside the time that is shown are left out."""
     span = max(1.0, (last - first).total_seconds())
     step = (WIDTH - LEFT - RIGHT) / POINTS
@@ -100,4 +100,4 @@ def draw(
         f"{first:%d %b %Y %H:%M} and {last:%d %b %Y %H:%M} UTC"
     )
     line = round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(expected, top) / top, 1)
-    return Plot(series.source, tuple(bars), shown, top, line, first, last, words)
+    return NoveltyPlot(series.source, tuple(bars), shown, top, line, first, last, words)

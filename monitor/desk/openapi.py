@@ -33,10 +33,10 @@ _WORDS = {
 
 #: Bodies to begin with; FRESH-ID becomes an id that nobody has used.
 EXAMPLES = {
-    "POST /api/answers": '{"action": "FRESH-ID", "answers": [{"query_id": 1, "answer": "class", '
+    "POST /api/answers": '{"action": "FRESH-ID", "answers": [{"question_id": 1, "answer": "class", '
     '"class": "dune"}]}',
     "POST /api/undo": '{"action": "FRESH-ID"}',
-    "POST /api/queries/lease": '{"limit": 10}',
+    "POST /api/questions/lease": '{"limit": 10}',
     "POST /api/images/teach": '{"action": "FRESH-ID", "images": [], "answer": "class", '
     '"class": "dune"}',
     "POST /api/classes/merge": '{"operation": "FRESH-ID", "classes": ["pond"], "into": "lake"}',

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from monitor.config.desk_section import OpenId
+from monitor.config.desk_section import OpenIdSection
 from monitor.desk.errors import CannotStart, Forbidden, SignInNeeded
 from monitor.desk.proxy_sign_in import role_of
 from monitor.desk.tokens import Role
@@ -37,7 +37,7 @@ class Begun:
 class OpenIdClient:
     """The desk as a client of one provider."""
 
-    def __init__(self, settings: OpenId, desk_url: str) -> None:
+    def __init__(self, settings: OpenIdSection, desk_url: str) -> None:
         try:
             import authlib  # noqa: F401
             import joserfc  # noqa: F401
@@ -136,7 +136,7 @@ def _claims(
     token: str,
     keys: Mapping[str, Any],
     issuer: str,
-    settings: OpenId,
+    settings: OpenIdSection,
     kept: Mapping[str, Any],
 ) -> Mapping[str, Any]:
     """What the provider signed: for us, just now, and for this very sign-in."""

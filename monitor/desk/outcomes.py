@@ -42,7 +42,7 @@ class Learnt:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RoundOutcome:
     """What came of asking about one pool."""
 
     pool: int
@@ -67,7 +67,7 @@ def is_alive(tx: Transaction) -> bool:
 def in_progress(tx: Transaction) -> str | None:
     """What the monitor does with answers that it has; None if it has none to work on."""
     waiting = tx.pools.in_state(PoolState.WAITING)
-    due = [pool for pool in waiting if not tx.queries.count_open(pool.id)]
+    due = [pool for pool in waiting if not tx.questions.count_open(pool.id)]
     if not due and not tx.pools.in_state(PoolState.ASKING, limit=1):
         return None
     if not is_alive(tx):
@@ -75,7 +75,7 @@ def in_progress(tx: Transaction) -> str | None:
     return "Thank you. The monitor is working out what the answers mean; this takes a minute or so."
 
 
-def latest_outcomes(tx: Transaction, limit: int = 5) -> list[Outcome]:
+def latest_outcomes(tx: Transaction, limit: int = 5) -> list[RoundOutcome]:
     """What came of the latest pools that people were asked about, the newest first."""
     ended = (PoolState.RESOLVED, PoolState.UNRESOLVED, PoolState.HELD)
     rows = tx.connection.execute(
@@ -105,7 +105,7 @@ def _discovered(tx: Transaction) -> dict[int, tuple[Learnt, ...]]:
     return {pool: tuple(found.values()) for pool, found in by_pool.items()}
 
 
-def _outcome(tx: Transaction, pool: Pool, learnt: tuple[Learnt, ...]) -> Outcome:
+def _outcome(tx: Transaction, pool: Pool, learnt: tuple[Learnt, ...]) -> RoundOutcome:
     at = pool.finished_at or pool.closed_at or pool.opened_at
     if pool.state is PoolState.HELD:
         words = (
@@ -117,4 +117,4 @@ def _outcome(tx: Transaction, pool: Pool, learnt: tuple[Learnt, ...]) -> Outcome
         words = f"Learnt {'; '.join(one.words for one in learnt)}."
     else:
         words = "Nothing new: what looked unusual is known."
-    return Outcome(pool.id, at, pool.asked, learnt, words)
+    return RoundOutcome(pool.id, at, pool.asked, learnt, words)

@@ -13,7 +13,7 @@ from monitor.desk import openid, sessions
 from monitor.desk.api_images import mapped_pools
 from monitor.desk.checked_request import Ask
 from monitor.desk.errors import NoSuchPage
-from monitor.desk.history_sentences import Entry, read_timeline
+from monitor.desk.history_sentences import HistoryEntry, read_timeline
 from monitor.desk.home import read_home
 from monitor.desk.http_replies import page
 from monitor.desk.novelty_activity import novelty_over_time
@@ -99,8 +99,8 @@ def history(ask: Ask) -> Response:
     )
 
 
-def _by_day(entries: list[Entry]) -> list[tuple[str, list[Entry]]]:
-    days: dict[str, list[Entry]] = {}
+def _by_day(entries: list[HistoryEntry]) -> list[tuple[str, list[HistoryEntry]]]:
+    days: dict[str, list[HistoryEntry]] = {}
     for entry in entries:
         days.setdefault(f"{entry.at:%A, %d %B %Y}", []).append(entry)
     return list(days.items())
@@ -185,7 +185,7 @@ def _signed_in(ask: Ask, response: Response, cookie: str) -> Response:
 
 def sign_out(ask: Ask) -> Response:
     with ask.store.transaction() as tx:
-        tx.queries.release(ask.person.name)
+        tx.questions.release(ask.person.name)
         sessions.end(tx, ask.key, ask.cookies.get(sessions.COOKIE, ""))
     response = RedirectResponse("/sign-in", status_code=303)
     response.delete_cookie(sessions.COOKIE, httponly=True, samesite="strict", secure=ask.is_https)

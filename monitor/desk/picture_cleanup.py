@@ -6,7 +6,7 @@ import asyncio
 import logging
 from datetime import timedelta
 
-from monitor.config.desk_section import Desk as DeskConfig
+from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.errors import ConcladError
 from monitor.people.class_pictures import drop_conclusions, keep_answered_pictures
 from monitor.store.retention import drop_thumbnails

@@ -21,7 +21,7 @@ from monitor.people.version_manifest import knowledge_of
 from monitor.pipeline.pool_samples import PoolSamples, read_samples
 from monitor.store.records import Pool
 from monitor.store.snapshots import load_snapshot
-from monitor.store.states import QueryState
+from monitor.store.states import QuestionState
 from monitor.store.store import Store
 
 MOST = 4000
@@ -38,7 +38,7 @@ _COMPONENTS, _PERPLEXITY, _STEPS = 30, 20, 350
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class MapPoint:
     """One image of a pool."""
 
     id: str
@@ -147,19 +147,19 @@ class PoolMaps:
         )
 
 
-def read_points(store: Store, laid: Laid) -> tuple[list[Point], bool]:
+def read_points(store: Store, laid: Laid) -> tuple[list[MapPoint], bool]:
     """The points of a map as they stand, with what was asked and answered about them."""
     positions, settled = laid.positions()
     with store.reading() as tx:
-        asked = {(one.source_id, one.image_id): one for one in tx.queries.of_pool(laid.pool_id)}
+        asked = {(one.source_id, one.image_id): one for one in tx.questions.of_pool(laid.pool_id)}
         standing = tx.answers.standing(laid.pool_id)
         classes = {row.id: tx.classes.resolve(row.id).name for row in tx.classes.all()}
     points = []
     for place, name in enumerate(laid.names):
-        query = asked.get(name)
-        answer = standing.get(query.id) if query is not None else None
+        question = asked.get(name)
+        answer = standing.get(question.id) if question is not None else None
         points.append(
-            Point(
+            MapPoint(
                 id=laid.ids[place],
                 source=name[0],
                 image=name[1],
@@ -168,7 +168,7 @@ def read_points(store: Store, laid: Laid) -> tuple[list[Point], bool]:
                 ratio=round(float(laid.ratio[place]), 3),
                 novel=bool(laid.novel[place]),
                 nearest=laid.nearest[place],
-                asked=query is not None and query.state is QueryState.OPEN,
+                asked=question is not None and question.state is QuestionState.OPEN,
                 answer=classes.get(answer.class_id or "") if answer is not None else None,
             )
         )

@@ -7,13 +7,13 @@ from ipaddress import ip_address, ip_network
 
 from starlette.requests import Request
 
-from monitor.config.desk_section import Proxy, RoleWord
+from monitor.config.desk_section import ProxySection, RoleWord
 from monitor.desk.tokens import Holder, Role
 from monitor.people.class_names import clean_name
 from monitor.people.errors import BadName
 
 
-def person_of_proxy(request: Request, proxy: Proxy) -> Holder | None:
+def person_of_proxy(request: Request, proxy: ProxySection) -> Holder | None:
     """Whom the proxy names; None if it is none of ours, or whoever comes has no role.
 
     The address that counts is the one that the connection comes from, never one from a header.
@@ -51,7 +51,7 @@ def role_of(
     return max(found, default=None)
 
 
-def _believed(request: Request, proxy: Proxy) -> bool:
+def _believed(request: Request, proxy: ProxySection) -> bool:
     if request.client is None:
         return False
     try:

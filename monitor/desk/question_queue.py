@@ -11,14 +11,14 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from monitor.desk.outcomes import Outcome, in_progress, latest_outcomes
+from monitor.desk.outcomes import RoundOutcome, in_progress, latest_outcomes
 from monitor.desk.reasons import score_words, why_asked
 from monitor.people.class_catalog import ClassView, Standing, list_classes
-from monitor.store.records import ClassRow, Query
+from monitor.store.records import ClassRow, Question
 from monitor.store.shared_names import HEARTBEAT
-from monitor.store.states import PoolState, QueryState
+from monitor.store.states import PoolState, QuestionState
 from monitor.store.store import Store, Transaction
-from monitor.store.tables import answers, classes, pools, publications, queries
+from monitor.store.tables import answers, classes, pools, publications, questions
 
 LISTED = 2000
 """Open questions looked at to fill one person's page; beyond it they wait their turn."""
@@ -60,7 +60,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class QuestionGroup:
     """Questions about images that look alike to the detector."""
 
     suspect: Suspect
@@ -70,7 +70,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RoundProgress:
     """How far the rounds that are open now have come, and what may still be asked."""
 
     asked: int
@@ -87,18 +87,18 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    groups: tuple[Group, ...]
+    groups: tuple[QuestionGroup, ...]
     open: int
     elsewhere: Mapping[str, int]
     """Open questions that others are looking at, by who they are."""
-    progress: Progress
+    progress: RoundProgress
     palette: tuple[ClassView, ...]
     stamp: str
     version: int | None
     """The detector version in use."""
     doing: str | None = None
     """What the monitor does with the answers that it has."""
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[RoundOutcome, ...] = ()
 
     @property
     def shown(self) -> int:
@@ -109,10 +109,10 @@ def read_queue(store: Store, who: str, shown: int) -> Queue:
     """What is open for this person: what is free, and what they hold already."""
     views = list_classes(store)
     with store.reading() as tx:
-        found = tx.queries.list_open(limit=LISTED)
-        mine = [query for query in found if not _with_others(query, who, tx.now)]
+        found = tx.questions.list_open(limit=LISTED)
+        mine = [question for question in found if not _with_others(question, who, tx.now)]
         elsewhere = Counter(
-            str(query.lease_owner) for query in found if _with_others(query, who, tx.now)
+            str(question.lease_owner) for question in found if _with_others(question, who, tx.now)
         )
         rows = tx.classes.all()
         current = tx.versions.current()
@@ -120,15 +120,15 @@ def read_queue(store: Store, who: str, shown: int) -> Queue:
             pool_id: tx.pools.get(pool_id).evidence for pool_id in {one.pool_id for one in mine}
         }
         cards = [
-            _card(query, rows, _contradicted(tx, query), evidence[query.pool_id])
-            for query in mine[:shown]
+            _card(question, rows, _contradicted(tx, question), evidence[question.pool_id])
+            for question in mine[:shown]
         ]
         return Queue(
             groups=_grouped(cards),
-            open=tx.queries.count_open(),
+            open=tx.questions.count_open(),
             elsewhere=dict(elsewhere),
             progress=_progress(tx, found),
-            palette=_palette(views, [_card(query, rows, 0) for query in found]),
+            palette=_palette(views, [_card(question, rows, 0) for question in found]),
             stamp=stamp(tx),
             version=None if current is None else current.number,
             doing=None if found else in_progress(tx),
@@ -141,58 +141,60 @@ def stamp(tx: Transaction) -> str:
     parts = [
         tx.connection.execute(statement).scalar()
         for statement in (
-            select(func.max(queries.c.id)),
+            select(func.max(questions.c.id)),
             select(func.max(answers.c.id)),
             select(func.max(publications.c.id)),
             select(func.count()).select_from(classes),
-            select(func.count()).select_from(queries).where(queries.c.state == QueryState.OPEN),
+            select(func.count())
+            .select_from(questions)
+            .where(questions.c.state == QuestionState.OPEN),
             select(func.count()).select_from(pools).where(pools.c.state.in_(_BUSY)),
         )
     ]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-def lease(store: Store, who: str, *, limit: int, seconds: int) -> list[Query]:
+def lease(store: Store, who: str, *, limit: int, seconds: int) -> list[Question]:
     """Lend questions to somebody who looks at them, or prolong what they have."""
     with store.transaction() as tx:
-        return tx.queries.lease(who, limit=limit, ttl=timedelta(seconds=seconds))
+        return tx.questions.lease(who, limit=limit, ttl=timedelta(seconds=seconds))
 
 
-def _with_others(query: Query, who: str, now: datetime) -> bool:
+def _with_others(question: Question, who: str, now: datetime) -> bool:
     return (
-        query.lease_owner not in (None, who)
-        and query.lease_until is not None
-        and query.lease_until > now
+        question.lease_owner not in (None, who)
+        and question.lease_until is not None
+        and question.lease_until > now
     )
 
 
-def _contradicted(tx: Transaction, query: Query) -> int:
-    found = tx.answers.of_query(query.id)
+def _contradicted(tx: Transaction, question: Question) -> int:
+    found = tx.answers.of_question(question.id)
     return sum(one.outcome == "conflict" for one in found)
 
 
 def _card(
-    query: Query,
+    question: Question,
     rows: Sequence[ClassRow],
     contradicted: int,
     evidence: Mapping[str, Any] = _NO_EVIDENCE,
 ) -> Card:
     by_id = {row.id: row for row in rows}
     by_name = {row.name: row for row in rows if row.living}
-    nearest = by_id.get(query.nearest_class or "") or by_name.get(query.nearest_class or "")
-    suspect = _suspect(query, by_id, by_name)
-    nearest_name = nearest.name if nearest else query.nearest_class
+    nearest = by_id.get(question.nearest_class or "") or by_name.get(question.nearest_class or "")
+    suspect = _suspect(question, by_id, by_name)
+    nearest_name = nearest.name if nearest else question.nearest_class
     return Card(
-        id=query.id,
-        thumbnail=query.thumbnail,
-        source_id=query.source_id,
-        image_id=query.image_id,
-        captured_at=query.captured_at,
-        ratio=query.score_ratio,
-        score_words=score_words(query.score_ratio),
+        id=question.id,
+        thumbnail=question.thumbnail,
+        source_id=question.source_id,
+        image_id=question.image_id,
+        captured_at=question.captured_at,
+        ratio=question.score_ratio,
+        score_words=score_words(question.score_ratio),
         why=why_asked(
-            source=query.source_id,
-            ratio=query.score_ratio,
+            source=question.source_id,
+            ratio=question.score_ratio,
             suspect=suspect.name,
             is_new=suspect.is_new,
             nearest=nearest_name,
@@ -206,26 +208,27 @@ def _card(
 
 
 def _suspect(
-    query: Query, by_id: Mapping[str, ClassRow], by_name: Mapping[str, ClassRow]
+    question: Question, by_id: Mapping[str, ClassRow], by_name: Mapping[str, ClassRow]
 ) -> Suspect:
-    class_id, name = query.suggestion.get("class_id"), query.suggestion.get("name")
+    class_id, name = question.suggestion.get("class_id"), question.suggestion.get("name")
     row = by_id.get(class_id or "") or by_name.get(name or "")
     while row is not None and row.merged_into is not None:
         row = by_id[row.merged_into]
-    is_new = bool(query.suggestion.get("new", row is None))
+    is_new = bool(question.suggestion.get("new", row is None))
     if row is not None and row.living:
         return Suspect(row.id, row.name, is_new)
     return Suspect(None, name, is_new)
 
 
-def _grouped(cards: Sequence[Card]) -> tuple[Group, ...]:
+def _grouped(cards: Sequence[Card]) -> tuple[QuestionGroup, ...]:
     """Suspected new classes first, those without a name last; larger groups before smaller."""
     groups: dict[str, list[Card]] = {}
     for card in cards:
         key = card.suspect.key or f"near {card.nearest}"
         groups.setdefault(key, []).append(card)
     found = [
-        Group(members[0].suspect, members[0].nearest, tuple(members)) for members in groups.values()
+        QuestionGroup(members[0].suspect, members[0].nearest, tuple(members))
+        for members in groups.values()
     ]
     return tuple(
         sorted(
@@ -241,17 +244,19 @@ def _grouped(cards: Sequence[Card]) -> tuple[Group, ...]:
     )
 
 
-def _progress(tx: Transaction, found: Sequence[Query]) -> Progress:
+def _progress(tx: Transaction, found: Sequence[Question]) -> RoundProgress:
     busy = tx.pools.in_state(*_BUSY)
-    rounds = {(query.pool_id, query.round) for query in found}
-    current = [query for pool_id, round in rounds for query in tx.queries.of_pool(pool_id, round)]
+    rounds = {(question.pool_id, question.round) for question in found}
+    current = [
+        question for pool_id, round in rounds for question in tx.questions.of_pool(pool_id, round)
+    ]
     labels = (tx.notes.get(*HEARTBEAT, {}) or {}).get("labels") or {}
     weekly = None
     if "per_week" in labels and "spent_this_week" in labels:
         weekly = (int(labels["spent_this_week"]), int(labels["per_week"]))
-    return Progress(
+    return RoundProgress(
         asked=len(current),
-        answered=sum(query.state is not QueryState.OPEN for query in current),
+        answered=sum(question.state is not QuestionState.OPEN for question in current),
         budget=sum(pool.budget for pool in busy),
         spent=sum(pool.asked for pool in busy),
         weekly=weekly,

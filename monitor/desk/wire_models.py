@@ -37,7 +37,7 @@ class Outgoing(BaseModel):
 
 
 class OneAnswer(Incoming):
-    query_id: RowId
+    question_id: RowId
     answer: Literal["class", "cannot_tell", "bad_image"]
     class_: ClassText | None = Field(
         default=None, alias="class", description="Id or name of a class, or a new name."
@@ -51,7 +51,7 @@ class GiveAnswers(Incoming):
 
 class Undo(Incoming):
     action: ActionId
-    query_id: RowId | None = Field(
+    question_id: RowId | None = Field(
         default=None, description="One question; without it, your whole last action."
     )
     of: ActionId | None = Field(
@@ -59,16 +59,16 @@ class Undo(Incoming):
     )
 
 
-class LeaseQueries(Incoming):
+class LeaseQuestions(Incoming):
     limit: int = Field(default=60, ge=1, le=500)
 
 
-class ListQueries(Parameters):
+class ListQuestions(Parameters):
     which: Literal["open", "answered", "all"] = "open"
 
 
 class QuestionOut(Outgoing):
-    query_id: int
+    question_id: int
     state: str
     pool: int
     round: int
@@ -93,7 +93,7 @@ class QuestionsOut(Outgoing):
 
 
 class ReceiptOut(Outgoing):
-    query_id: int
+    question_id: int
     fate: Literal["accepted", "repeated", "conflict", "refused"]
     message: str
     class_name: str | None
@@ -106,11 +106,11 @@ class ReceiptsOut(Outgoing):
 
 
 class UndoneOut(Outgoing):
-    query_ids: list[int]
+    question_ids: list[int]
 
 
 class LeasedOut(Outgoing):
-    query_ids: list[int]
+    question_ids: list[int]
     lease_seconds: int
 
 

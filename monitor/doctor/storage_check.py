@@ -18,7 +18,7 @@ from monitor.doctor.findings import Check, good, problem, warning
 from monitor.errors import ConcladError
 from monitor.feed.batch_plan import plan_batches
 from monitor.feed.batch_reader import BatchReader
-from monitor.feed.feed_storage import SUFFIXES, Source, is_hidden, storage_errors
+from monitor.feed.feed_storage import SUFFIXES, FeedStorage, is_hidden, storage_errors
 from monitor.feed.image_folder_hint import check_for_images
 from monitor.feed.row_parsing import Row
 from monitor.images.decode import decode
@@ -47,7 +47,7 @@ def feed(config: Config) -> Check:
     Looks for that file folder by folder, however large the feed is.
     """
     try:
-        source = Source.at(config.feed.path)
+        source = FeedStorage.at(config.feed.path)
         with storage_errors(source.location):
             info = source.filesystem.get_file_info(source.root)
             if info.type == pafs.FileType.NotFound:
@@ -66,7 +66,7 @@ def feed(config: Config) -> Check:
         return problem("feed", str(error))
 
 
-def _first_file(source: Source) -> str | None:
+def _first_file(source: FeedStorage) -> str | None:
     """Any file of the feed; None if there is none in the first folders."""
     folders = [source.root]
     for _ in range(FOLDERS_LOOKED_AT):
@@ -84,7 +84,7 @@ def _first_file(source: Source) -> str | None:
     return None
 
 
-def _first_image(config: Config, source: Source, path: str) -> Check:
+def _first_image(config: Config, source: FeedStorage, path: str) -> Check:
     """Read the footer, check the columns, decode one image."""
     where = source.where(path)
     specs = plan_batches(source, source.stat(path), columns_of(config))

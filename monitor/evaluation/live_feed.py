@@ -27,7 +27,7 @@ _DECIMALS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pool:
+class LivePool:
     """Images as they arrive: features, true names, and the source of each."""
 
     features: Floats
@@ -37,7 +37,7 @@ class Pool:
 
 
 @dataclass(eq=False)
-class Feed:
+class LiveFeed:
     """One feed. :meth:`pools` draws it; afterwards ``reused`` says whether images came twice."""
 
     plan: LivePlan
@@ -51,7 +51,7 @@ class Feed:
     _left: dict[str, _Left] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, data: LabelledFeatures, plan: LivePlan, seed: int, share: float) -> Feed:
+    def of(cls, data: LabelledFeatures, plan: LivePlan, seed: int, share: float) -> LiveFeed:
         may_be_known, may_be_new = plan.classes_of(data.labels, data.dataset)
         rng = np.random.default_rng([seed, 0])
         known = tuple(str(c) for c in rng.permutation(may_be_known)[: plan.known])
@@ -74,7 +74,7 @@ class Feed:
         """The labels of the labelled images."""
         return [str(name) for name in self.labels[self.labelled]]
 
-    def pools(self) -> Iterator[Pool]:
+    def pools(self) -> Iterator[LivePool]:
         """The clean pools, then the others; with a share of zero all are clean."""
         # With one source no class is rarer than another.
         habits = np.full((self.plan.sources, len(self.known)), 1 / len(self.known))
@@ -84,7 +84,7 @@ class Feed:
         for number in range(self.plan.clean + self.plan.pools):
             yield self._pool(habits, new if number >= self.plan.clean else 0)
 
-    def _pool(self, habits: NDArray[np.float64], new: int) -> Pool:
+    def _pool(self, habits: NDArray[np.float64], new: int) -> LivePool:
         rows: list[Ints] = []
         sources: list[NDArray[np.object_]] = []
         fresh = self._of_new(new)
@@ -100,7 +100,7 @@ class Feed:
             sources.append(np.full(taken, f"source-{source + 1}", dtype=object))
         order = self.rng.permutation(sum(map(len, rows)))
         chosen = np.concatenate(rows)[order]
-        return Pool(
+        return LivePool(
             features=self.features[chosen],
             labels=self.labels[chosen],
             sources=np.concatenate(sources)[order],

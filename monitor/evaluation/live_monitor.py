@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.evaluation.live_feed import Floats, Pool
+from monitor.evaluation.live_feed import Floats, LivePool
 from monitor.novelty.class_growth import grow_classes
 from monitor.novelty.detector import Detector, Scores
 from monitor.novelty.drift.source_drift import DriftSettings, DriftVerdict, Sketch
@@ -95,7 +95,7 @@ class LiveMonitor:
         self._watch = TriggerState()
         self._states: States = {}
 
-    def take(self, pool: Pool, at: float) -> Taken:
+    def take(self, pool: LivePool, at: float) -> Taken:
         """Score a pool, inspect it, decide, ask if need be, and learn what the answers name."""
         detector = self.detector
         verdicts = detector.score(pool.features)
@@ -128,7 +128,7 @@ class LiveMonitor:
     def _settle(
         self,
         detector: Detector,
-        pool: Pool,
+        pool: LivePool,
         answers: Mapping[int, str],
         shifted: Sequence[str],
         learnt: Sequence[int],

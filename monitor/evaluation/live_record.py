@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.evaluation.labelled_features import LabelledFeatures
-from monitor.evaluation.live_feed import Feed, Pool
+from monitor.evaluation.live_feed import LiveFeed, LivePool
 from monitor.evaluation.live_monitor import LiveMonitor, Steps, Taken
 from monitor.evaluation.live_naive import live_alarms
 from monitor.evaluation.live_plan import LivePlan
@@ -49,7 +49,7 @@ class LiveCell:
 def run_live_cell(cell: LiveCell, plan: LivePlan, data: LabelledFeatures, steps: Steps) -> Record:
     """Fit a detector, play the feed to it, and write down what came of it."""
     began = time.perf_counter()
-    feed = Feed.of(data, plan, cell.seed, cell.share)
+    feed = LiveFeed.of(data, plan, cell.seed, cell.share)
     features = feed.features[feed.labelled]
     detector = Detector.fit(features, feed.names, seed=cell.seed)
     settings = TriggerSettings(
@@ -116,14 +116,14 @@ class _Watched:
         self._after: list[tuple[bool, bool]] = []
         self._fitted: list[bool] = []
 
-    def judge(self, pool: Pool, taken: Taken) -> None:
+    def judge(self, pool: LivePool, taken: Taken) -> None:
         """Verdicts on the first pool that holds new images, before anybody has named one."""
         new = np.isin(pool.labels, list(self._new))
         self._verdicts |= _judged("immediate", taken.verdicts.score, taken.verdicts.novel, new)
         closed = measure_novelty(taken.detector, pool.features, pool.sources.tolist())
         self._verdicts |= _judged("closed", closed.score, closed.novel, new)
 
-    def count(self, pool: Pool, taken: Taken, number: int) -> None:
+    def count(self, pool: LivePool, taken: Taken, number: int) -> None:
         counts = self._counts
         counts["questions"] += taken.questions
         counts["trickle_questions"] += taken.trickle_questions
@@ -181,7 +181,7 @@ def _judged(
     }
 
 
-def _right(pool: Pool, taken: Taken, new: NDArray[np.bool_]) -> dict[str, float | None]:
+def _right(pool: LivePool, taken: Taken, new: NDArray[np.bool_]) -> dict[str, float | None]:
     """How often a settled verdict names the right class, of all images and of the new ones."""
     names = {c.id: c.name for c in taken.detector.classes}
     said = np.array([names.get(c or "", c or "") for c in taken.settled.classes])
@@ -200,7 +200,7 @@ class _Naive:
         self._noticed: dict[str, int | None] = dict.fromkeys(alarms)
         self._false = dict.fromkeys(alarms, 0)
 
-    def hear(self, pool: Pool, number: int) -> None:
+    def hear(self, pool: LivePool, number: int) -> None:
         for name, alarm in self._alarms.items():
             if pool.clean:
                 self._false[name] += alarm(pool.features)

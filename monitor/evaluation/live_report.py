@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from monitor.evaluation.live_naive import NAIVE
 from monitor.evaluation.live_record import Record
-from monitor.evaluation.report_figures import Plot
+from monitor.evaluation.report_figures import ReportFigure
 from monitor.evaluation.report_tables import Table
 from monitor.evaluation.results_store import write_bytes
 from monitor.evaluation.summary import percent
@@ -175,7 +175,7 @@ def _clean(records: Sequence[Record], meta: Mapping[str, Any]) -> Table:
     )
 
 
-def live_plots(records: Sequence[Record], meta: Mapping[str, Any]) -> Iterator[Plot]:
+def live_plots(records: Sequence[Record], meta: Mapping[str, Any]) -> Iterator[ReportFigure]:
     """Noticed in the first pool and within ten, by share: a figure for each dataset."""
     for dataset, backbone in dict.fromkeys((r["dataset"], r["backbone"]) for r in records):
         rows = [
@@ -187,7 +187,7 @@ def live_plots(records: Sequence[Record], meta: Mapping[str, Any]) -> Iterator[P
             yield _curve(f"{dataset} · {backbone}", rows, meta)
 
 
-def _curve(title: str, records: Sequence[Record], meta: Mapping[str, Any]) -> Plot:
+def _curve(title: str, records: Sequence[Record], meta: Mapping[str, Any]) -> ReportFigure:
     shares = sorted({r["share"] for r in records})
     by_share = [[r for r in records if r["share"] == share] for share in shares]
     # Evenly spaced: 2% and 33% are both worth reading.
@@ -233,7 +233,7 @@ def _curve(title: str, records: Sequence[Record], meta: Mapping[str, Any]) -> Pl
         for share, rows in zip(shares, by_share, strict=True)
     )
     slug = "".join(c if c.isalnum() or c in "._-" else "_" for c in title.replace(" · ", "-"))
-    return Plot(
+    return ReportFigure(
         f"noticed-by-share-{slug}",
         f"Noticed by share of new images: {title}",
         f"Feeds of {title} in which something new was noticed in the first pool and within ten, "

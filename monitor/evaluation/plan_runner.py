@@ -24,7 +24,7 @@ from monitor.errors import ConcladError
 from monitor.evaluation.labelled_features import LabelledFeatures, check_distinct
 from monitor.evaluation.methods.registry import entry_for, make_method
 from monitor.evaluation.plan_cell import Cell, Record, run_cell
-from monitor.evaluation.plans import Plan
+from monitor.evaluation.plans import EvaluationPlan
 from monitor.evaluation.protocol import build_stream, labels_for
 from monitor.evaluation.results_store import (
     cell_digest,
@@ -43,7 +43,7 @@ Progress = Callable[[Cell, int, int, str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlanResult:
     """All records of a plan, and the reason for each cell that has none.
 
     >>> Outcome(records=[], failures={}, meta={}).complete
@@ -60,14 +60,14 @@ class Outcome:
 
 
 def run_plan(
-    plan: Plan,
+    plan: EvaluationPlan,
     datasets: Sequence[LabelledFeatures],
     out: Path,
     *,
     jobs: int = 1,
     force: bool = False,
     progress: Progress | None = None,
-) -> Outcome:
+) -> PlanResult:
     """Compute what is missing under ``out`` and write ``results.json`` there.
 
     Whatever can be refused is refused before anything is written or computed.
@@ -101,7 +101,7 @@ def run_plan(
         report(cell, "failed" if isinstance(result, str) else "done", seconds)
 
     records = [record for cell in cells for record in _spread(finished.get(cell, []), plan)]
-    outcome = Outcome(
+    outcome = PlanResult(
         records=records,
         failures={cell.key: reason for cell, reason in failures.items()},
         meta={"plan": described, "versions": library_versions()},
@@ -116,7 +116,7 @@ def run_plan(
     return outcome
 
 
-def _check_streams(plan: Plan, datasets: Sequence[LabelledFeatures]) -> None:
+def _check_streams(plan: EvaluationPlan, datasets: Sequence[LabelledFeatures]) -> None:
     """Every stream can be made, and every budget paid from its pools."""
     for data in datasets:
         for increment in plan.increments:
@@ -130,7 +130,7 @@ def _check_streams(plan: Plan, datasets: Sequence[LabelledFeatures]) -> None:
                 raise type(error)(f"{data.dataset}: {error}") from None
 
 
-def _cells(plan: Plan, datasets: Sequence[LabelledFeatures]) -> Iterator[Cell]:
+def _cells(plan: EvaluationPlan, datasets: Sequence[LabelledFeatures]) -> Iterator[Cell]:
     for data in datasets:
         for increment in plan.increments:
             for name in plan.methods:
@@ -143,7 +143,7 @@ def _cells(plan: Plan, datasets: Sequence[LabelledFeatures]) -> Iterator[Cell]:
                         )
 
 
-def _spread(records: Sequence[Record], plan: Plan) -> Iterator[Record]:
+def _spread(records: Sequence[Record], plan: EvaluationPlan) -> Iterator[Record]:
     """Repeat the records of a method without a budget for every budget of the plan."""
     for record in records:
         if record["budget"] is not None:
@@ -154,7 +154,10 @@ def _spread(records: Sequence[Record], plan: Plan) -> Iterator[Record]:
 
 
 def _compute(
-    cells: Sequence[Cell], plan: Plan, by_key: Mapping[DataKey, LabelledFeatures], jobs: int
+    cells: Sequence[Cell],
+    plan: EvaluationPlan,
+    by_key: Mapping[DataKey, LabelledFeatures],
+    jobs: int,
 ) -> Iterator[tuple[Cell, list[Record] | str, float]]:
     if not cells:
         return
@@ -175,7 +178,10 @@ def _compute(
 
 
 def _in_processes(
-    cells: Sequence[Cell], plan: Plan, shared: Mapping[DataKey, tuple[str, str]], jobs: int
+    cells: Sequence[Cell],
+    plan: EvaluationPlan,
+    shared: Mapping[DataKey, tuple[str, str]],
+    jobs: int,
 ) -> Iterator[tuple[Cell, Any, float]]:
     with ProcessPoolExecutor(
         max_workers=min(jobs, len(cells)),
@@ -219,7 +225,9 @@ def _prepare_worker() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def _work(cell: Cell, plan: Plan, paths: tuple[str, str]) -> tuple[list[Record] | str, float]:
+def _work(
+    cell: Cell, plan: EvaluationPlan, paths: tuple[str, str]
+) -> tuple[list[Record] | str, float]:
     """In a worker: the records of a cell, or why there are none."""
     began = time.perf_counter()
     result: list[Record] | str

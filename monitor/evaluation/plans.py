@@ -19,7 +19,7 @@ FIVE_SEEDS = (0, 1, 2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EvaluationPlan:
     """What to compare, on which streams, with how many labels and seeds.
 
     ``initial`` and ``increments`` may be left open by a named plan that suits any dataset; the
@@ -40,11 +40,11 @@ class Plan:
     holdout_share: float = 0.35
     class_order: tuple[str, ...] | None = None
 
-    def with_changes(self, **changes: Any) -> Plan:
+    def with_changes(self, **changes: Any) -> EvaluationPlan:
         """The plan with every change that is not None."""
         return replace(self, **{key: value for key, value in changes.items() if value is not None})
 
-    def checked(self) -> Plan:
+    def checked(self) -> EvaluationPlan:
         """The plan, once nothing about it can be refused without looking at data."""
         if self.initial is None or not self.increments:
             missing = "--initial" if self.initial is None else "--increment"
@@ -79,20 +79,20 @@ class Plan:
         )
 
 
-PLANS: Mapping[str, Plan] = MappingProxyType(
+PLANS: Mapping[str, EvaluationPlan] = MappingProxyType(
     {
         # The four of the paper. It does not say how many classes are known at first: 4 and 5
         # for EuroSAT and CIFAR-100 are those of our reference figures, 8 of 20 for Plants
         # likewise, 5 of 50 for Im21K makes nine tasks of five.
-        "paper-eurosat": Plan(initial=4, increments=(2,), budgets=(0.00625,)),
-        "paper-cifar100": Plan(initial=5, increments=(5,), budgets=(0.0125,)),
-        "paper-im21k": Plan(initial=5, increments=(5,), budgets=(0.00625,)),
-        "paper-plants": Plan(initial=8, increments=(5,), budgets=(0.0125,)),
+        "paper-eurosat": EvaluationPlan(initial=4, increments=(2,), budgets=(0.00625,)),
+        "paper-cifar100": EvaluationPlan(initial=5, increments=(5,), budgets=(0.0125,)),
+        "paper-im21k": EvaluationPlan(initial=5, increments=(5,), budgets=(0.00625,)),
+        "paper-plants": EvaluationPlan(initial=8, increments=(5,), budgets=(0.0125,)),
         # The paper's centre figures: from 0.32% to 5% of the pool.
-        "budgets": Plan(budgets=(0.0032, 0.00625, 0.0125, 0.025, 0.05)),
+        "budgets": EvaluationPlan(budgets=(0.0032, 0.00625, 0.0125, 0.025, 0.05)),
         # Its right-hand figures: more and more classes at once.
-        "increments": Plan(increments=(1, 2, 3)),
-        "ablations": Plan(
+        "increments": EvaluationPlan(increments=(1, 2, 3)),
+        "ablations": EvaluationPlan(
             methods=(
                 *(
                     f"{p}{s}"
@@ -103,14 +103,14 @@ PLANS: Mapping[str, Plan] = MappingProxyType(
             )
         ),
         # A first look in a minute or two: the cheap methods, two seeds.
-        "quick": Plan(
+        "quick": EvaluationPlan(
             seeds=(0, 1), methods=("robust", "paper", "dfm", "incdfm-p85", "er-pnew", "ceiling")
         ),
     }
 )
 
 
-def named_plan(name: str) -> Plan:
+def named_plan(name: str) -> EvaluationPlan:
     """A plan by its name, or an error that names the nearest one."""
     try:
         return PLANS[name]

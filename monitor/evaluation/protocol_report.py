@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from monitor.evaluation.report_figures import Plot, all_plots
+from monitor.evaluation.report_figures import ReportFigure, all_plots
 from monitor.evaluation.report_tables import Table, all_tables
 from monitor.evaluation.results_store import write_bytes
 from monitor.evaluation.summary import REFERENCE, Records
@@ -53,7 +53,7 @@ def reference_among(records: Records, wanted: str = REFERENCE) -> str:
 
 
 def markdown_page(
-    tables: Sequence[Table], plots: Sequence[Plot], meta: Mapping[str, Any], reference: str
+    tables: Sequence[Table], plots: Sequence[ReportFigure], meta: Mapping[str, Any], reference: str
 ) -> str:
     """Readable as it is, and on any host that renders Markdown beside the ``plots`` folder."""
     parts = ["# Evaluation", _HOW_TO_READ.format(reference=reference), *_notes(meta)]
@@ -66,7 +66,7 @@ def markdown_page(
 
 
 def html_page(
-    tables: Sequence[Table], plots: Sequence[Plot], meta: Mapping[str, Any], reference: str
+    tables: Sequence[Table], plots: Sequence[ReportFigure], meta: Mapping[str, Any], reference: str
 ) -> str:
     """One file that needs nothing else: no scripts, no fonts, no images from elsewhere."""
     notes = "".join(f"<p>{escape(note)}</p>" for note in _notes(meta))
@@ -111,7 +111,7 @@ def _html_table(number: int, table: Table) -> str:
     )
 
 
-def _html_figure(plot: Plot) -> str:
+def _html_figure(plot: ReportFigure) -> str:
     data = base64.b64encode(plot.png).decode()
     return (
         f'<figure><img src="data:image/png;base64,{data}" alt="{escape(plot.description)}">'

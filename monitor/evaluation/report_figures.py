@@ -31,7 +31,7 @@ _WIDTH, _HEIGHT, _DPI = 7.2, 4.2, 130
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
+class ReportFigure:
     """A PNG with what a reader who cannot see it should know."""
 
     name: str
@@ -40,7 +40,7 @@ class Plot:
     png: bytes
 
 
-def all_plots(records: Records) -> Iterator[Plot]:
+def all_plots(records: Records) -> Iterator[ReportFigure]:
     """Every figure that the records have something to say about."""
     order = list(dict.fromkeys(record["method"] for record in records))
     settings = settings_of(records)
@@ -73,7 +73,7 @@ def all_plots(records: Records) -> Iterator[Plot]:
     )
 
 
-def _by_task(setting: Setting, rows: Sequence[MethodSummary], order: Sequence[str]) -> Plot:
+def _by_task(setting: Setting, rows: Sequence[MethodSummary], order: Sequence[str]) -> ReportFigure:
     figure, axes = _figure("task", "test AUROC (%)", f"AUROC by task\n{setting}")
     for row in rows:
         tasks = sorted(row.by_task)
@@ -92,7 +92,7 @@ def _by_task(setting: Setting, rows: Sequence[MethodSummary], order: Sequence[st
         f"{_points(r.by_task[max(r.by_task)].mean)}"
         for r in rows
     )
-    return Plot(
+    return ReportFigure(
         f"auroc-by-task-{setting.slug}",
         f"AUROC by task: {setting}",
         f"Lines of test AUROC in percent, first task to last: {ends}.",
@@ -100,7 +100,7 @@ def _by_task(setting: Setting, rows: Sequence[MethodSummary], order: Sequence[st
     )
 
 
-def _to_ceiling(setting: Setting, rows: Sequence[MethodSummary]) -> Plot:
+def _to_ceiling(setting: Setting, rows: Sequence[MethodSummary]) -> ReportFigure:
     gaps = sorted(
         ((r.method, r.to_ceiling) for r in rows if r.to_ceiling is not None), key=lambda g: g[1]
     )
@@ -112,7 +112,7 @@ def _to_ceiling(setting: Setting, rows: Sequence[MethodSummary]) -> Plot:
     )
 
 
-def _labels_per_class(setting: Setting, rows: Sequence[MethodSummary]) -> Plot:
+def _labels_per_class(setting: Setting, rows: Sequence[MethodSummary]) -> ReportFigure:
     spent = [
         (r.method, r.labels_per_class)
         for r in rows
@@ -136,7 +136,7 @@ def _against(
     same: Callable[[Setting], tuple[str, ...]],
     tick: Callable[[float], str],
     log: bool,
-) -> Iterator[Plot]:
+) -> Iterator[ReportFigure]:
     """One figure per group of settings that differ in ``x`` only, if it takes several values."""
     groups: dict[tuple[str, ...], list[Setting]] = {}
     for setting in summaries:
@@ -164,7 +164,7 @@ def _against(
         slug = "-".join(
             "".join(c if c.isalnum() else "_" for c in part.replace("+", "k")) for part in group
         )
-        yield Plot(
+        yield ReportFigure(
             f"{name}-{slug}",
             f"AUROC by {axis}: {title}",
             f"Lines of test AUROC averaged over tasks and seeds against {axis}: "
@@ -173,7 +173,7 @@ def _against(
         )
 
 
-def _bars(name: str, title: str, axis: str, values: Sequence[tuple[str, float]]) -> Plot:
+def _bars(name: str, title: str, axis: str, values: Sequence[tuple[str, float]]) -> ReportFigure:
     height = 1.4 + 0.32 * len(values)
     figure = Figure(figsize=(_WIDTH, height), layout="constrained")
     axes = figure.subplots()
@@ -185,7 +185,7 @@ def _bars(name: str, title: str, axis: str, values: Sequence[tuple[str, float]])
     axes.set_title(title.replace(": ", "\n", 1), fontsize=10, loc="left")
     _clean(axes)
     listed = "; ".join(f"{method} {value:.1f}" for method, value in values)
-    return Plot(name, title, f"Bars, {axis}: {listed}.", _png(figure))
+    return ReportFigure(name, title, f"Bars, {axis}: {listed}.", _png(figure))
 
 
 def _line(

@@ -18,7 +18,7 @@ from monitor.evaluation.errors import OutputInUseError
 from monitor.evaluation.labelled_features import LabelledFeatures
 from monitor.evaluation.methods.registry import entry_for
 from monitor.evaluation.plan_cell import Cell, Record
-from monitor.evaluation.plans import Plan
+from monitor.evaluation.plans import EvaluationPlan
 
 # Every figure depends on these, whatever the method.
 _MEASURING = (
@@ -32,7 +32,7 @@ _LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch")
 _MAY_GROW = ("methods", "budgets", "increments", "seeds")
 
 
-def describe(plan: Plan, datasets: Sequence[LabelledFeatures]) -> dict[str, Any]:
+def describe(plan: EvaluationPlan, datasets: Sequence[LabelledFeatures]) -> dict[str, Any]:
     """The plan and the data as JSON: what makes two evaluations the same one."""
     described: dict[str, Any] = json.loads(json.dumps(asdict(plan)))
     described["data"] = {f"{d.dataset}/{d.backbone}": d.digest for d in datasets}
@@ -73,7 +73,7 @@ def save_cell(out: Path, cell: Cell, digest: str, records: Sequence[Record]) -> 
     write_json(_cell_path(out, cell), {"digest": digest, "records": list(records)})
 
 
-def cell_digest(cell: Cell, plan: Plan, data: LabelledFeatures) -> str:
+def cell_digest(cell: Cell, plan: EvaluationPlan, data: LabelledFeatures) -> str:
     """Changes with whatever could change the cell's figures, and with nothing else."""
     parts = {
         "cell": asdict(cell),

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from monitor.evaluation.errors import ShiftError
 from monitor.evaluation.plan_cell import auroc
 from monitor.evaluation.protocol import labels_for
-from monitor.evaluation.shift_data import Seen
+from monitor.evaluation.shift_data import ShiftedFeatures
 from monitor.evaluation.shift_feeds import Record, watched, watched_without_shift
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.adaptation import adapt
@@ -59,7 +59,9 @@ class ShiftPlan:
 class ShiftWorld:
     """One draw of known and new classes from a clean dataset, and its detector."""
 
-    def __init__(self, clean: Seen, drawn: NDArray[np.intp], plan: ShiftPlan, seed: int) -> None:
+    def __init__(
+        self, clean: ShiftedFeatures, drawn: NDArray[np.intp], plan: ShiftPlan, seed: int
+    ) -> None:
         self.rng = np.random.default_rng(seed)
         classes = self.rng.permutation(np.unique(clean.labels))
         if plan.known + plan.new > len(classes):
@@ -83,26 +85,28 @@ class ShiftWorld:
         )
         self.sketch = Sketch.of(self.detector)
         old = np.concatenate(rest)
-        self.old = Seen(clean.features[old], clean.labels[old])
+        self.old = ShiftedFeatures(clean.features[old], clean.labels[old])
         novel = free[np.isin(clean.labels[free], self.fresh)]
-        self.new = Seen(clean.features[novel], clean.labels[novel])
+        self.new = ShiftedFeatures(clean.features[novel], clean.labels[novel])
 
     def begin(self, corruption: str, severity: int) -> None:
         """Draw as for this corruption, whatever was measured before: runs may be resumed."""
         self.rng = np.random.default_rng([self.seed, severity, zlib.crc32(corruption.encode())])
 
-    def shifted(self, seen: Seen) -> Seen:
+    def shifted(self, seen: ShiftedFeatures) -> ShiftedFeatures:
         rows = np.isin(seen.labels, self.known)
-        return Seen(seen.features[rows], seen.labels[rows])
+        return ShiftedFeatures(seen.features[rows], seen.labels[rows])
 
-    def take(self, seen: Seen, count: int, *, replace: bool = False) -> Seen:
+    def take(self, seen: ShiftedFeatures, count: int, *, replace: bool = False) -> ShiftedFeatures:
         if not replace:
             count = min(count, len(seen.labels))
         rows = self.rng.choice(len(seen.labels), count, replace=replace)
-        return Seen(seen.features[rows], seen.labels[rows])
+        return ShiftedFeatures(seen.features[rows], seen.labels[rows])
 
 
-def measure(world: ShiftWorld, seen: Seen | None, tags: Mapping[str, Any]) -> list[Record]:
+def measure(
+    world: ShiftWorld, seen: ShiftedFeatures | None, tags: Mapping[str, Any]
+) -> list[Record]:
     """Every record of one corruption at one severity; without one, of the clean feed."""
     world.begin(tags["corruption"], tags["severity"])
     shifted = None if seen is None else world.shifted(seen)
@@ -118,7 +122,9 @@ def _settings(plan: ShiftPlan) -> list[tuple[float, float]]:
     return [(share, budget) for share in plan.shares for budget in plan.budgets]
 
 
-def _mixed(world: ShiftWorld, shifted: Seen | None, share: float, budget: float) -> Record:
+def _mixed(
+    world: ShiftWorld, shifted: ShiftedFeatures | None, share: float, budget: float
+) -> Record:
     """One pool in which the inner loop looks for what is new, then scores what it has not seen."""
     most = 2 * world.plan.pool
     each = min(
@@ -157,7 +163,7 @@ def _mixed(world: ShiftWorld, shifted: Seen | None, share: float, budget: float)
     return record
 
 
-def _adapted(world: ShiftWorld, shifted: Seen) -> Record:
+def _adapted(world: ShiftWorld, shifted: ShiftedFeatures) -> Record:
     """False-novel rates on the shift, and recall of new samples, before and after learning it."""
     order = np.random.default_rng(world.seed).permutation(len(shifted.labels))
     cut = int(_POOL_SHARE * len(order))

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from monitor.backbones.engine import Engine
 from monitor.backbones.feature_cache import Chunk, FeatureCache, cache_root
 from monitor.evaluation.shift_images import corrupted
-from monitor.feed.labelled_dataset import CHUNK, Sample
+from monitor.feed.labelled_dataset import CHUNK, LabelledImage
 from monitor.images.decode import Decoded, decode
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnPool:
     """An encoded image, its class, and its place among all images that have a feature."""
 
     row: int
@@ -39,47 +39,47 @@ class Lottery:
     def __init__(self, per_class: int, *, seed: int) -> None:
         self._per_class = per_class
         self._rng = np.random.default_rng(seed)
-        self._drawn: dict[str, list[Drawn]] = {}
+        self._drawn: dict[str, list[DrawnPool]] = {}
         self._met: dict[str, int] = {}
         self._rows = 0
 
-    def __call__(self, sample: Sample) -> None:
+    def __call__(self, sample: LabelledImage) -> None:
         row, label = self._rows, sample.label or ""
         self._rows += 1
         met = self._met[label] = self._met.get(label, 0) + 1
         kept = self._drawn.setdefault(label, [])
         assert isinstance(sample.image, bytes)
         if len(kept) < self._per_class:
-            kept.append(Drawn(row, label, sample.image))
+            kept.append(DrawnPool(row, label, sample.image))
         elif (place := int(self._rng.integers(met))) < self._per_class:
             # Reservoir sampling: each image of the class so far is kept with the same chance.
-            kept[place] = Drawn(row, label, sample.image)
+            kept[place] = DrawnPool(row, label, sample.image)
 
     @property
-    def drawn(self) -> list[Drawn]:
+    def drawn(self) -> list[DrawnPool]:
         return sorted((d for kept in self._drawn.values() for d in kept), key=lambda d: d.row)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
+class ShiftedFeatures:
     """Features of images through one camera, and their classes."""
 
     features: NDArray[np.float32]
     labels: NDArray[np.str_]
 
-    def part(self, first: int, last: int) -> Seen:
-        return Seen(self.features[first:last], self.labels[first:last])
+    def part(self, first: int, last: int) -> ShiftedFeatures:
+        return ShiftedFeatures(self.features[first:last], self.labels[first:last])
 
 
 def seen_through(
-    images: list[Drawn],
+    images: list[DrawnPool],
     engine: Engine,
     corruption: str,
     severity: int,
     *,
     cache: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Seen:
+) -> ShiftedFeatures:
     """Embed images as a camera with this fault would show them; images that cannot be decoded
     are left out."""
     store = FeatureCache(cache_root(cache), engine.fingerprint)
@@ -98,11 +98,11 @@ def seen_through(
         done += len(part)
         if progress is not None:
             progress(done, len(images))
-    return Seen(np.concatenate(features), np.array(labels, dtype=np.str_))
+    return ShiftedFeatures(np.concatenate(features), np.array(labels, dtype=np.str_))
 
 
 def _computed(
-    part: list[Drawn], engine: Engine, corruption: str, severity: int, first: int
+    part: list[DrawnPool], engine: Engine, corruption: str, severity: int, first: int
 ) -> Chunk:
     recipe = engine.backbone.preprocessing
     kept: list[int] = []

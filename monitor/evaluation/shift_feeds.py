@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import betabinom
 
-from monitor.evaluation.shift_data import Seen
+from monitor.evaluation.shift_data import ShiftedFeatures
 from monitor.evaluation.shift_naive import naive_alarms
 from monitor.novelty.drift.explained_by_shift import SourceSplit
 from monitor.novelty.drift.pool_drift import PoolDrift, observe_pool
@@ -38,7 +38,7 @@ _SOURCE = "source"
 _TRIGGER = TriggerSettings(trickle_per_week=0)
 
 
-def watched(world: ShiftWorld, shifted: Seen) -> Record:
+def watched(world: ShiftWorld, shifted: ShiftedFeatures) -> Record:
     """Pools until drift is told, None if it never is, and what else a shift alone brings about.
 
     ``triggered`` is whether the trigger opened a round on one of its first two pools, once the
@@ -101,7 +101,7 @@ def watched_without_shift(world: ShiftWorld) -> list[Record]:
     return [*records, _year(world, quiet)]
 
 
-def _drawn(world: ShiftWorld, seen: Seen) -> Draw:
+def _drawn(world: ShiftWorld, seen: ShiftedFeatures) -> Draw:
     return lambda: world.take(seen, world.plan.pool, replace=True).features
 
 

@@ -16,7 +16,7 @@ from monitor.backbones.backbone_spec import BackboneSpec
 from monitor.backbones.engine import open_engine
 from monitor.evaluation.results_store import read_json, write_json
 from monitor.evaluation.shift import ShiftPlan, ShiftWorld, measure
-from monitor.evaluation.shift_data import Lottery, Seen, seen_through
+from monitor.evaluation.shift_data import Lottery, ShiftedFeatures, seen_through
 from monitor.evaluation.shift_feeds import Record
 from monitor.feed.contract import Columns
 from monitor.feed.labelled_dataset import embed_dataset
@@ -54,7 +54,9 @@ def run_shift(
         embedded = embed_dataset(
             [path], engine, columns=Columns(label=label_column), cache=cache, seen=lottery
         )
-        clean = Seen(embedded.features, np.array([str(label) for label in embedded.labels]))
+        clean = ShiftedFeatures(
+            embedded.features, np.array([str(label) for label in embedded.labels])
+        )
         drawn = np.array([image.row for image in lottery.drawn], dtype=np.intp)
         worlds = [ShiftWorld(clean, drawn, plan, seed) for seed in seeds]
         kept = _Kept(out / "cells", _digest(plan, clean, per_class))
@@ -99,7 +101,7 @@ class _Kept:
         return self.folder / f"{corruption}-{severity}-{seed}.json"
 
 
-def _digest(plan: ShiftPlan, clean: Seen, per_class: int) -> str:
+def _digest(plan: ShiftPlan, clean: ShiftedFeatures, per_class: int) -> str:
     """Changes with whatever could change a figure: the plan, the data, and the code."""
     digest = hashlib.sha256(json.dumps([asdict(plan), per_class]).encode())
     digest.update(clean.features.tobytes())

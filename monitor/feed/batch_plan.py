@@ -12,8 +12,8 @@ from pyarrow import fs
 
 from monitor.feed.contract import Columns
 from monitor.feed.errors import FeedError
-from monitor.feed.feed_storage import FeedFile, Source
-from monitor.feed.parquet_footer import Footer, Group, read_footer
+from monitor.feed.feed_storage import FeedFile, FeedStorage
+from monitor.feed.parquet_footer import Footer, RowGroup, read_footer
 
 ROWS_PER_BATCH = 256
 """Several forward passes of a backbone, and still a second or so of work on one core."""
@@ -49,7 +49,7 @@ class PlannedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FileBatches:
     """The batches of one file, or the reason why there are none."""
 
     file: FeedFile
@@ -67,7 +67,7 @@ class Plan:
 
 
 def plan_batches(
-    source: Source,
+    source: FeedStorage,
     file: FeedFile,
     columns: Columns | None = None,
     *,
@@ -85,7 +85,7 @@ def plan_batches(
 
 
 def plan_files(
-    source: Source,
+    source: FeedStorage,
     files: Iterable[FeedFile],
     columns: Columns | None = None,
     *,
@@ -93,7 +93,7 @@ def plan_files(
     bytes_per_batch: int = BYTES_PER_BATCH,
     need_label: bool = False,
     threads: int | None = None,
-) -> Iterator[Plan]:
+) -> Iterator[FileBatches]:
     """Plan many files side by side, in their order; a bad file is a plan with a problem."""
     plan = partial(
         _plan,
@@ -141,13 +141,13 @@ def cut(footer: Footer, rows_per_batch: int, bytes_per_batch: int) -> tuple[Plan
     return tuple(specs)
 
 
-def _limit(group: Group, rows_per_batch: int, bytes_per_batch: int) -> int:
+def _limit(group: RowGroup, rows_per_batch: int, bytes_per_batch: int) -> int:
     """How many rows like those of this group make a full batch."""
     row_bytes = max(1, group.memory_bytes // max(1, group.rows))
     return max(1, min(rows_per_batch, bytes_per_batch // row_bytes))
 
 
-def _split(file: FeedFile, group: Group, limit: int) -> Iterator[PlannedBatch]:
+def _split(file: FeedFile, group: RowGroup, limit: int) -> Iterator[PlannedBatch]:
     parts = -(-group.rows // limit)
     for part in range(parts):
         begin, end = group.rows * part // parts, group.rows * (part + 1) // parts
@@ -155,14 +155,14 @@ def _split(file: FeedFile, group: Group, limit: int) -> Iterator[PlannedBatch]:
 
 
 def _plan(
-    source: Source,
+    source: FeedStorage,
     file: FeedFile,
     *,
     columns: Columns | None,
     rows_per_batch: int,
     bytes_per_batch: int,
     need_label: bool,
-) -> Plan:
+) -> FileBatches:
     try:
         batches = plan_batches(
             source,
@@ -173,5 +173,5 @@ def _plan(
             need_label=need_label,
         )
     except FeedError as problem:
-        return Plan(file, problem=problem)
-    return Plan(file, batches)
+        return FileBatches(file, problem=problem)
+    return FileBatches(file, batches)

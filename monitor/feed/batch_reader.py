@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.contract import Columns
 from monitor.feed.errors import FileChanged
-from monitor.feed.feed_storage import FeedFile, Source, one_line, storage_errors
+from monitor.feed.feed_storage import FeedFile, FeedStorage, one_line, storage_errors
 from monitor.feed.parquet_footer import (
     PARQUET_ERRORS,
     Footer,
-    Group,
+    RowGroup,
     describe,
     open_parquet,
     same_file,
@@ -82,7 +82,11 @@ class BatchReader:
     """
 
     def __init__(
-        self, source: Source, columns: Columns | None = None, *, default_source: str | None = None
+        self,
+        source: FeedStorage,
+        columns: Columns | None = None,
+        *,
+        default_source: str | None = None,
     ) -> None:
         self._source = source
         self._columns = columns or Columns()
@@ -152,7 +156,7 @@ class BatchReader:
 
 
 def _open_file(
-    source: Source, file: FeedFile, columns: Columns, default_source: str | None
+    source: FeedStorage, file: FeedFile, columns: Columns, default_source: str | None
 ) -> _OpenFile:
     where = source.where(file.path)
     now = source.stat(file.path)
@@ -179,14 +183,16 @@ def _open_file(
     return _OpenFile(handle, tuned, footer, source_id)
 
 
-def _rows_from(source: Source, opened: _OpenFile, first_row: int) -> Iterator[Row | RejectedRow]:
+def _rows_from(
+    source: FeedStorage, opened: _OpenFile, first_row: int
+) -> Iterator[Row | RejectedRow]:
     for group in opened.footer.groups:
         if group.end_row > first_row:
             yield from _rows_of_group(source, opened, group, max(first_row, group.first_row))
 
 
 def _rows_of_group(
-    source: Source, opened: _OpenFile, group: Group, row: int
+    source: FeedStorage, opened: _OpenFile, group: RowGroup, row: int
 ) -> Iterator[Row | RejectedRow]:
     """The rows of one group from a given one on.
 
@@ -217,7 +223,7 @@ def _rows_of_group(
         failed_at = row
 
 
-def _chunks(opened: _OpenFile, group: Group) -> Iterator[tuple[pa.RecordBatch, int]]:
+def _chunks(opened: _OpenFile, group: RowGroup) -> Iterator[tuple[pa.RecordBatch, int]]:
     row_bytes = max(1, group.memory_bytes // max(1, group.rows))
     rows = max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes))
     first = group.first_row
@@ -231,7 +237,7 @@ def _chunks(opened: _OpenFile, group: Group) -> Iterator[tuple[pa.RecordBatch, i
         first += chunk.num_rows
 
 
-def _check_storage(source: Source, file: FeedFile) -> None:
+def _check_storage(source: FeedStorage, file: FeedFile) -> None:
     """Read some bytes as bytes: raises if it is the storage that fails, not the file's content."""
     where = source.where(file.path)
     if not same_file(source, file, source.stat(file.path)):

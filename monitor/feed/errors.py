@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monitor.errors import ConcladError, Kind
+from monitor.errors import ConcladError, ErrorKind
 
 
 class FeedError(ConcladError):
@@ -16,7 +16,7 @@ class SourceError(FeedError):
 class SourceUnavailable(FeedError):
     """The storage did not answer. Nothing is known about the file: try again later."""
 
-    kind = Kind.FEED
+    kind = ErrorKind.FEED
 
 
 class SourceMissing(SourceUnavailable):
@@ -26,28 +26,28 @@ class SourceMissing(SourceUnavailable):
 class FileGone(FeedError):
     """The file was listed, and is no longer there, though its folder and neighbours are."""
 
-    kind = Kind.FILE
+    kind = ErrorKind.FILE
 
 
 class FileChanged(FeedError):
     """The file is not the one that was planned. Files of a feed are immutable, so this is loud."""
 
-    kind = Kind.FILE
+    kind = ErrorKind.FILE
 
 
 class FileIncomplete(FeedError):
     """The file has no footer yet: somebody is still writing it, or stopped half way. Try again."""
 
-    kind = Kind.FILE
+    kind = ErrorKind.FILE
 
 
 class FileCorrupt(FeedError):
     """The file will never be readable: not Parquet, or a footer that contradicts itself."""
 
-    kind = Kind.FILE
+    kind = ErrorKind.FILE
 
 
 class ContractError(FeedError):
     """The file is sound Parquet, but its columns are not those of the contract."""
 
-    kind = Kind.FILE
+    kind = ErrorKind.FILE

@@ -51,7 +51,7 @@ class FeedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FeedStorage:
     """A folder or bucket of Parquet files; small, immutable, and fit to be sent to an actor.
 
     >>> import tempfile
@@ -66,7 +66,7 @@ class Source:
     root: str
 
     @classmethod
-    def at(cls, location: str | os.PathLike[str]) -> Source:
+    def at(cls, location: str | os.PathLike[str]) -> FeedStorage:
         """The source at a path or URI: `/data/feed`, `feed`, `file://…`, `s3://…`, `gs://…`.
 
         An S3-compatible server is named in the URI, as in

@@ -11,11 +11,19 @@ from pathlib import Path
 from pyarrow import fs
 
 from monitor.feed.errors import SourceError
-from monitor.feed.feed_storage import FeedFile, Source, is_hidden, storage_errors, without_secrets
+from monitor.feed.feed_storage import (
+    FeedFile,
+    FeedStorage,
+    is_hidden,
+    storage_errors,
+    without_secrets,
+)
 from monitor.feed.image_folder_hint import check_for_images
 
 
-def find_files(arguments: Sequence[str | os.PathLike[str]]) -> tuple[Source, tuple[FeedFile, ...]]:
+def find_files(
+    arguments: Sequence[str | os.PathLike[str]],
+) -> tuple[FeedStorage, tuple[FeedFile, ...]]:
     """The files that some arguments mean, each once, sorted by path, and the source they lie in.
 
     An argument is a file, a folder (everything below it, as in a feed), or a pattern with `*`,
@@ -25,7 +33,7 @@ def find_files(arguments: Sequence[str | os.PathLike[str]]) -> tuple[Source, tup
     """
     if not arguments:
         raise SourceError("no files were named; give paths, folders or patterns of Parquet files")
-    sources = [Source.at(argument) for argument in arguments]
+    sources = [FeedStorage.at(argument) for argument in arguments]
     kinds = {source.filesystem.type_name for source in sources}
     if len(kinds) > 1:
         raise SourceError(
@@ -40,7 +48,7 @@ def find_files(arguments: Sequence[str | os.PathLike[str]]) -> tuple[Source, tup
             shown = without_secrets(text) if "://" in (text := os.fspath(argument)) else text
             raise SourceError(f"{shown}: no Parquet file matches; check the path and its quoting")
         found |= {file.path: file for file in files}
-    return Source("", sources[0].filesystem, ""), tuple(found[path] for path in sorted(found))
+    return FeedStorage("", sources[0].filesystem, ""), tuple(found[path] for path in sorted(found))
 
 
 def matches(path: str, pattern: str) -> bool:
@@ -61,7 +69,7 @@ def _fits(parts: list[str], patterns: list[str]) -> bool:
     return bool(parts) and fnmatchcase(parts[0], head) and _fits(parts[1:], rest)
 
 
-def _meant(argument: str, source: Source) -> list[FeedFile]:
+def _meant(argument: str, source: FeedStorage) -> list[FeedFile]:
     with storage_errors(source.location):
         info = source.filesystem.get_file_info(source.root)
     if info.type == fs.FileType.File:
@@ -73,12 +81,12 @@ def _meant(argument: str, source: Source) -> list[FeedFile]:
     return _matching(source)
 
 
-def _matching(source: Source) -> list[FeedFile]:
+def _matching(source: FeedStorage) -> list[FeedFile]:
     """Search from the last folder whose name is certain."""
     parts = source.root.split("/")
     certain = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     folder, pattern = "/".join(parts[:certain]), "/".join(parts[certain:])
-    below = Source(source.location, source.filesystem, folder)
+    below = FeedStorage(source.location, source.filesystem, folder)
     if isinstance(source.filesystem, fs.LocalFileSystem):
         # Not a listing: below the home folder that could mean a million files for "*.parquet".
         top = Path(folder or "/")
@@ -91,6 +99,6 @@ def _matching(source: Source) -> list[FeedFile]:
     return _from_root(below, [file for file in files if not is_hidden(file.path)])
 
 
-def _from_root(source: Source, files: Iterable[FeedFile]) -> list[FeedFile]:
+def _from_root(source: FeedStorage, files: Iterable[FeedFile]) -> list[FeedFile]:
     """With full paths, because the source that is handed out starts at the filesystem's root."""
     return [FeedFile(source.full(file.path), file.size, file.modified_ns) for file in files]

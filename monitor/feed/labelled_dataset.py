@@ -17,7 +17,7 @@ from monitor.feed.batch_plan import PlannedBatch, plan_batches
 from monitor.feed.batch_reader import BatchReader
 from monitor.feed.contract import Columns
 from monitor.feed.errors import SourceError
-from monitor.feed.feed_storage import Source, is_hidden
+from monitor.feed.feed_storage import FeedStorage, is_hidden
 from monitor.feed.file_arguments import find_files
 from monitor.feed.row_parsing import Row
 from monitor.images.reject_reasons import Reason, Rejected
@@ -32,7 +32,7 @@ IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class LabelledImage:
     """One image of a collection, or the reason why it has none."""
 
     image_id: str
@@ -69,7 +69,7 @@ def embed_dataset(
     cache: Path | None = None,
     progress: Progress | None = None,
     need_label: bool = True,
-    seen: Callable[[Sample], None] | None = None,
+    seen: Callable[[LabelledImage], None] | None = None,
 ) -> EmbeddedDataset:
     """Embed Parquet files (paths, folders, patterns) or one folder of class folders.
 
@@ -87,7 +87,7 @@ def embed_dataset(
     report = progress or (lambda done, total: None)
     show = seen or (lambda sample: None)
     parts: list[Features] = [np.empty((0, engine.fingerprint.dimension), np.float32)]
-    kept: list[Sample] = []
+    kept: list[LabelledImage] = []
     rejected: list[RejectedSample] = []
     done = 0
     report(0, total)
@@ -113,7 +113,7 @@ def embed_dataset(
     )
 
 
-def _chunk(some: list[Sample], engine: Engine, store: FeatureCache) -> Chunk:
+def _chunk(some: list[LabelledImage], engine: Engine, store: FeatureCache) -> Chunk:
     """Features of the samples that have an image, from the cache or computed and put there."""
     unread = {i: s.image for i, s in enumerate(some) if isinstance(s.image, Rejected)}
     images = [(i, s.image) for i, s in enumerate(some) if isinstance(s.image, bytes)]
@@ -139,7 +139,7 @@ def _computed(images: list[bytes], engine: Engine) -> Chunk:
 
 def _from_parquet(
     files: Sequence[str | os.PathLike[str]], columns: Columns, need_label: bool
-) -> tuple[int, Iterator[Sample]]:
+) -> tuple[int, Iterator[LabelledImage]]:
     source, found = find_files(files)
     specs = [
         spec
@@ -149,16 +149,18 @@ def _from_parquet(
     return sum(spec.rows for spec in specs), _rows(source, columns, specs)
 
 
-def _rows(source: Source, columns: Columns, specs: list[PlannedBatch]) -> Iterator[Sample]:
+def _rows(
+    source: FeedStorage, columns: Columns, specs: list[PlannedBatch]
+) -> Iterator[LabelledImage]:
     with BatchReader(source, columns) as reader:
         for spec in specs:
             for row in reader.iter_rows(spec):
                 where = f"{source.where(spec.file.path)}, row {row.row}"
                 if isinstance(row, Row):
-                    yield Sample(row.image_id, row.label, where, row.image)
+                    yield LabelledImage(row.image_id, row.label, where, row.image)
                 else:
                     reason = Rejected(row.reason, row.detail)
-                    yield Sample(row.image_id or "", None, where, reason)
+                    yield LabelledImage(row.image_id or "", None, where, reason)
 
 
 def _class_folder(files: Sequence[str | os.PathLike[str]]) -> Path | None:
@@ -176,10 +178,10 @@ def _images(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _from_folders(folder: Path) -> tuple[int, Iterator[Sample]]:
+def _from_folders(folder: Path) -> tuple[int, Iterator[LabelledImage]]:
     paths = list(_images(folder))
 
-    def read(path: Path) -> Sample:
+    def read(path: Path) -> LabelledImage:
         name = path.relative_to(folder).as_posix()
         try:
             image: bytes | Rejected = path.read_bytes() or Rejected(
@@ -187,7 +189,7 @@ def _from_folders(folder: Path) -> tuple[int, Iterator[Sample]]:
             )
         except OSError as error:
             image = Rejected(Reason.UNREADABLE, error.strerror or type(error).__name__)
-        return Sample(name, name.split("/", 1)[0], str(path), image)
+        return LabelledImage(name, name.split("/", 1)[0], str(path), image)
 
     if not paths:
         raise SourceError(f"{folder}: no class folder with images in it; check the path")

@@ -22,7 +22,7 @@ from monitor.feed.errors import SourceMissing
 from monitor.feed.feed_storage import (
     SUFFIXES,
     FeedFile,
-    Source,
+    FeedStorage,
     by_arrival,
     is_hidden,
     storage_errors,
@@ -80,7 +80,7 @@ class FeedWatch:
     """
 
     def __init__(
-        self, source: Source, *, seconds: float, clock: Callable[[], float] = time.time
+        self, source: FeedStorage, *, seconds: float, clock: Callable[[], float] = time.time
     ) -> None:
         self._source, self._seconds, self._clock = source, seconds, clock
         self._is_local = isinstance(source.filesystem, fs.LocalFileSystem)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from monitor.feed.contract import Columns, Layout, check_schema
 from monitor.feed.errors import FeedError, FileCorrupt, FileIncomplete
-from monitor.feed.feed_storage import FeedFile, Source, one_line, storage_errors
+from monitor.feed.feed_storage import FeedFile, FeedStorage, one_line, storage_errors
 
 MAGIC = b"PAR1"
 ENCRYPTED = b"PARE"
@@ -29,7 +29,7 @@ PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, M
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RowGroup:
     """One row group: which rows, and about how many bytes they take."""
 
     index: int
@@ -49,7 +49,7 @@ class Footer:
 
     file: FeedFile
     layout: Layout
-    groups: tuple[Group, ...]
+    groups: tuple[RowGroup, ...]
 
     @property
     def rows(self) -> int:
@@ -57,7 +57,7 @@ class Footer:
 
 
 def read_footer(
-    source: Source, file: FeedFile, columns: Columns | None = None, *, need_label: bool = False
+    source: FeedStorage, file: FeedFile, columns: Columns | None = None, *, need_label: bool = False
 ) -> Footer:
     """Read and check one footer: one open and one or two small reads, whatever the file's size."""
     with source.open(file.path) as handle:
@@ -86,7 +86,7 @@ def footer_digest(handle: pa.NativeFile, parquet: pq.ParquetFile, where: str) ->
         return hashlib.sha256(handle.read_at(length, size - length)).hexdigest()
 
 
-def same_file(source: Source, before: FeedFile, now: FeedFile) -> bool:
+def same_file(source: FeedStorage, before: FeedFile, now: FeedFile) -> bool:
     """Whether a file whose time has changed is still what it was: same size, same footer.
 
     Raises SourceUnavailable if that cannot be found out now.
@@ -115,7 +115,7 @@ def open_parquet(handle: pa.NativeFile, where: str) -> pq.ParquetFile:
 
 def describe(
     parquet: pq.ParquetFile,
-    source: Source,
+    source: FeedStorage,
     file: FeedFile,
     columns: Columns,
     *,
@@ -136,7 +136,7 @@ def describe(
         ) from error
 
 
-def _groups(metadata: pq.FileMetaData, size: int) -> tuple[Group, ...]:
+def _groups(metadata: pq.FileMetaData, size: int) -> tuple[RowGroup, ...]:
     """The row groups, by what the footer says of each as a whole.
 
     It would say more of each column, but pyarrow ends the process, without an exception, when
@@ -145,7 +145,7 @@ def _groups(metadata: pq.FileMetaData, size: int) -> tuple[Group, ...]:
     total = metadata.num_rows
     if not 0 <= total <= ROWS_PER_BYTE * size:
         raise ValueError(f"{total} rows in {size} bytes")
-    groups: list[Group] = []
+    groups: list[RowGroup] = []
     first_row = 0
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
@@ -153,7 +153,7 @@ def _groups(metadata: pq.FileMetaData, size: int) -> tuple[Group, ...]:
         if rows < 0 or stated < 0:
             raise ValueError(f"{rows} rows of {stated} bytes in row group {index}")
         share = size * rows // max(1, total)
-        groups.append(Group(index, first_row, rows, max(stated, share)))
+        groups.append(RowGroup(index, first_row, rows, max(stated, share)))
         first_row += rows
     if first_row != total:
         raise ValueError(f"{total} rows in all, {first_row} in its groups")

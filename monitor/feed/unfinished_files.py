@@ -16,7 +16,7 @@ PATIENCE = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class UnfinishedFiles:
     """A file that had no footer when it was last looked at.
 
     >>> from datetime import UTC
@@ -34,13 +34,13 @@ class Waiting:
     tries: int = 1
 
 
-def wait_for(file: FeedFile, before: Waiting | None, now: datetime) -> Waiting:
+def wait_for(file: FeedFile, before: UnfinishedFiles | None, now: datetime) -> UnfinishedFiles:
     """One more look that found no footer; a file that grew meanwhile starts its wait anew."""
     if before is None or before.file != file:
-        return Waiting(file, now)
-    return Waiting(file, before.since, before.tries + 1)
+        return UnfinishedFiles(file, now)
+    return UnfinishedFiles(file, before.since, before.tries + 1)
 
 
-def is_overdue(waiting: Waiting, now: datetime, patience: timedelta = PATIENCE) -> bool:
+def is_overdue(waiting: UnfinishedFiles, now: datetime, patience: timedelta = PATIENCE) -> bool:
     """Whether the file has stood still for so long that nobody is writing it any more."""
     return now - waiting.since >= patience

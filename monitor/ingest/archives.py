@@ -20,9 +20,9 @@ from typing import Any
 from monitor.ingest.errors import Unreadable
 from monitor.ingest.image_files import LARGEST, picture_of
 from monitor.ingest.image_names import Reading, name_image, whole_file
-from monitor.ingest.kinds import Kind, is_passed_over, kind_of
+from monitor.ingest.kinds import SourceKind, is_passed_over, kind_of
 from monitor.ingest.reader_items import Finished, Handed, Item, Known, LeftOut
-from monitor.ingest.source_files import File, Stamp
+from monitor.ingest.source_files import SourceFile, Stamp
 
 _BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError)
 _LARGEST_NOTE = 2**20
@@ -38,10 +38,10 @@ class Member:
     time: datetime | None
 
 
-def read_archive(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
+def read_archive(file: SourceFile, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
     """Every image of an archive, in the archive's order."""
     done = whole_file(file, stamp, reading.options)
-    members = _zip_members if file.kind is Kind.ZIP else _tar_members
+    members = _zip_members if file.kind is SourceKind.ZIP else _tar_members
     sample: list[Member] = []
     try:
         for member in members(file, stamp, reading):
@@ -62,7 +62,9 @@ def read_archive(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]
     yield Finished(done)
 
 
-def _sample(members: list[Member], file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
+def _sample(
+    members: list[Member], file: SourceFile, stamp: Stamp, reading: Reading
+) -> Iterator[Handed]:
     notes = _notes(members, reading.options.zone)
     for member in members:
         if not _is_image(member.name):
@@ -85,7 +87,9 @@ def _sample(members: list[Member], file: File, stamp: Stamp, reading: Reading) -
         yield found
 
 
-def _zip_members(file: File, stamp: Stamp, reading: Reading) -> Iterator[Member | LeftOut | Known]:
+def _zip_members(
+    file: SourceFile, stamp: Stamp, reading: Reading
+) -> Iterator[Member | LeftOut | Known]:
     with zipfile.ZipFile(file.path) as archive:
         for info in archive.infolist():
             if info.is_dir() or not _is_wanted(info.filename):
@@ -103,7 +107,9 @@ def _zip_members(file: File, stamp: Stamp, reading: Reading) -> Iterator[Member 
             yield Member(info.filename, archive.read(info), time)
 
 
-def _tar_members(file: File, stamp: Stamp, reading: Reading) -> Iterator[Member | LeftOut | Known]:
+def _tar_members(
+    file: SourceFile, stamp: Stamp, reading: Reading
+) -> Iterator[Member | LeftOut | Known]:
     # As a stream: compressed archives are read once, and no list of members is kept.
     with tarfile.open(file.path, "r|*") as archive:
         for info in archive:
@@ -123,7 +129,7 @@ def _tar_members(file: File, stamp: Stamp, reading: Reading) -> Iterator[Member 
 
 
 def _is_image(name: str) -> bool:
-    return kind_of(name) in (Kind.IMAGE, Kind.TIFF)
+    return kind_of(name) in (SourceKind.IMAGE, SourceKind.TIFF)
 
 
 def _is_wanted(name: str) -> bool:

@@ -12,10 +12,10 @@ from monitor.ingest.archives import read_archive
 from monitor.ingest.errors import Unreadable
 from monitor.ingest.image_files import hand_over, item_of, read_whole
 from monitor.ingest.image_names import Reading, whole_file
-from monitor.ingest.kinds import Kind, is_whole
+from monitor.ingest.kinds import SourceKind, is_whole
 from monitor.ingest.parquet_tables import read_table
 from monitor.ingest.reader_items import Finished, Handed, Idle, Item, Known, LeftOut
-from monitor.ingest.source_files import File, Settling, Stamp, Walk
+from monitor.ingest.source_files import Settling, SourceFile, Stamp, Walk
 
 LATE_SECONDS = 0.2
 """Between two looks at files that were being written when their turn came."""
@@ -25,7 +25,7 @@ all day must not keep a bounded job from ending."""
 RELAXED = 4
 """A folder of a million files takes seconds to walk; it is then walked a fifth of the time."""
 
-Reader = Callable[[File, Stamp, Reading], Iterator[Handed]]
+Reader = Callable[[SourceFile, Stamp, Reading], Iterator[Handed]]
 
 
 @dataclass(slots=True)
@@ -35,14 +35,14 @@ class FileSource:
     What a reader cannot read is left out with its reason and tried again when it has changed.
     """
 
-    files: Walk | tuple[File, ...]
+    files: Walk | tuple[SourceFile, ...]
     reading: Reading
     stop: threading.Event
     settling: Settling
     _refused: dict[str, Stamp] = field(default_factory=dict)
 
     def pictures(self) -> Iterator[Handed]:
-        late: list[File] = []
+        late: list[SourceFile] = []
         yield from self._pass(self.files, late)
         patience = time.monotonic() + PATIENCE * self.reading.options.settle
         while late and time.monotonic() < patience and not self.stop.wait(LATE_SECONDS):
@@ -66,15 +66,17 @@ class FileSource:
         """How many images there are, if that can be told without opening anything."""
         if isinstance(self.files, Walk):
             return self.files.count()
-        return len(self.files) if all(file.kind is Kind.IMAGE for file in self.files) else None
+        return (
+            len(self.files) if all(file.kind is SourceKind.IMAGE for file in self.files) else None
+        )
 
-    def _pass(self, files: Iterable[File], late: list[File]) -> Iterator[Handed]:
+    def _pass(self, files: Iterable[SourceFile], late: list[SourceFile]) -> Iterator[Handed]:
         """Hand over what is finished; what is not goes to ``late``."""
         for file in files:
             if self.stop.is_set():
                 return
             try:
-                if file.kind is Kind.IMAGE:
+                if file.kind is SourceKind.IMAGE:
                     yield from self._image(file, late)
                 else:
                     yield from self._container(file, late)
@@ -85,7 +87,7 @@ class FileSource:
             except OSError as error:
                 yield LeftOut(file.path, error.strerror or type(error).__name__)
 
-    def _image(self, file: File, late: list[File]) -> Iterator[Handed]:
+    def _image(self, file: SourceFile, late: list[SourceFile]) -> Iterator[Handed]:
         stamp = Stamp.of(os.stat(file.path))
         if self._is_done(file, stamp, item_of(file, stamp)):
             yield Known()
@@ -103,7 +105,7 @@ class FileSource:
                 self._refused[file.path] = contents.stamp
             yield handed
 
-    def _container(self, file: File, late: list[File]) -> Iterator[Handed]:
+    def _container(self, file: SourceFile, late: list[SourceFile]) -> Iterator[Handed]:
         stamp = Stamp.of(os.stat(file.path))
         if not self.settling.is_still(file.path, stamp):
             late.append(file)
@@ -118,32 +120,32 @@ class FileSource:
         yield from reader(file, stamp, self.reading)
         del self._refused[file.path]
 
-    def _is_done(self, file: File, stamp: Stamp, item: Item) -> bool:
+    def _is_done(self, file: SourceFile, stamp: Stamp, item: Item) -> bool:
         return self._refused.get(file.path) == stamp or self.reading.is_known(item)
 
 
-def _reader(file: File, reading: Reading) -> tuple[Reader, str]:
+def _reader(file: SourceFile, reading: Reading) -> tuple[Reader, str]:
     """Who reads a file, and the settings on which its result depends.
 
     Readers of scenes and videos are imported when one comes: most feeds have neither.
     """
-    if file.kind is Kind.VIDEO:
+    if file.kind is SourceKind.VIDEO:
         from monitor.ingest.video import read_video
 
         return read_video, reading.options.video.key()
-    if file.kind is Kind.STAC:
+    if file.kind is SourceKind.STAC:
         from monitor.ingest.stac import read_item, settings_of
 
         return read_item, settings_of(reading.options)
-    if file.kind is Kind.TIFF:
+    if file.kind is SourceKind.TIFF:
         from monitor.ingest.satellite_scenes import is_scene, read_scene
 
         if is_scene(file):
             return read_scene, reading.options.scenes.key()
         return _plain_tiff, ""
-    return (read_table if file.kind is Kind.TABLE else read_archive), ""
+    return (read_table if file.kind is SourceKind.TABLE else read_archive), ""
 
 
-def _plain_tiff(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
+def _plain_tiff(file: SourceFile, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
     yield from hand_over(file, read_whole(file), reading)
     yield Finished(whole_file(file, stamp, reading.options))

@@ -10,7 +10,7 @@ from monitor.ingest.capture_times import from_exif, from_nanoseconds
 from monitor.ingest.image_names import Named, Reading, name_image
 from monitor.ingest.kinds import as_feed_image
 from monitor.ingest.reader_items import Finished, Handed, Item, LeftOut, Picture
-from monitor.ingest.source_files import File, Stamp
+from monitor.ingest.source_files import SourceFile, Stamp
 
 LARGEST = 512 * 2**20
 """Bytes of one image. Arrow holds a column of at most 2 GB at a time, and no camera comes near."""
@@ -26,7 +26,7 @@ class Contents:
     is_steady: bool
 
 
-def read_whole(file: File) -> Contents:
+def read_whole(file: SourceFile) -> Contents:
     """Raises OSError as the disk does."""
     handle = os.open(file.path, os.O_RDONLY)
     try:
@@ -51,11 +51,11 @@ def _read(handle: int, wanted: int) -> bytes:
     return b"".join(parts)
 
 
-def item_of(file: File, stamp: Stamp) -> Item:
+def item_of(file: SourceFile, stamp: Stamp) -> Item:
     return Item.of(file.path, str(stamp))
 
 
-def hand_over(file: File, contents: Contents, reading: Reading) -> Iterator[Handed]:
+def hand_over(file: SourceFile, contents: Contents, reading: Reading) -> Iterator[Handed]:
     """An image file that is finished."""
     item = contents.item
     named = name_image(file, reading.options)

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from monitor.ingest.ingest_options import Options
 from monitor.ingest.reader_items import Item, LeftOut, as_text, short_hash
-from monitor.ingest.source_files import File, Stamp
+from monitor.ingest.source_files import SourceFile, Stamp
 
 _SHARD = re.compile(r"[-_.]?\d+$")
 
@@ -33,7 +33,7 @@ class Named:
     time: datetime | None
 
 
-def name_image(file: File, options: Options, member: str = "") -> Named | LeftOut:
+def name_image(file: SourceFile, options: Options, member: str = "") -> Named | LeftOut:
     """Name an image by its path below the source, or by its path within an archive.
 
     The source is the first folder on the way down; where there is none, the folder or archive
@@ -72,13 +72,13 @@ def root_of_archive(name: str) -> str:
     return _SHARD.sub("", stem) or stem
 
 
-def whole_file(file: File, stamp: Stamp, options: Options, settings: str = "") -> Item:
+def whole_file(file: SourceFile, stamp: Stamp, options: Options, settings: str = "") -> Item:
     """The journal's note that all of a file has been read, with these settings."""
     pattern = options.pattern.text if options.pattern else ""
     return Item.of(file.path, f"{stamp} {pattern} {settings}", "*")
 
 
-def fingerprint(file: File, stamp: Stamp) -> str:
+def fingerprint(file: SourceFile, stamp: Stamp) -> str:
     """What a large file is, whatever its place and time: its size, its beginning and its end."""
     edge = 65536
     with open(file.path, "rb") as handle:

@@ -14,7 +14,7 @@ from PIL import Image
 from monitor.images.formats import sniff
 
 
-class Kind(StrEnum):
+class SourceKind(StrEnum):
     IMAGE = "image"
     TIFF = "tiff"
     """An image or a satellite scene: what is in it decides."""
@@ -25,26 +25,26 @@ class Kind(StrEnum):
     STAC = "stac"
 
 
-_SUFFIXES: dict[str, Kind] = {
-    **dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp"), Kind.IMAGE),
+_SUFFIXES: dict[str, SourceKind] = {
+    **dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp"), SourceKind.IMAGE),
     # Not read by the feed, and turned into PNG without loss.
-    **dict.fromkeys((".bmp", ".gif", ".jp2", ".ppm", ".pgm", ".tga", ".avif"), Kind.IMAGE),
-    **dict.fromkeys((".tif", ".tiff", ".geotiff"), Kind.TIFF),
-    ".zip": Kind.ZIP,
-    **dict.fromkeys((".tar", ".tgz", ".tbz2", ".txz"), Kind.TAR),
-    **dict.fromkeys((".parquet", ".pq"), Kind.TABLE),
-    **dict.fromkeys((".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm"), Kind.VIDEO),
-    **dict.fromkeys((".ts", ".mts", ".m2ts", ".mpg", ".mpeg", ".wmv", ".flv"), Kind.VIDEO),
-    **dict.fromkeys((".mjpeg", ".mjpg", ".h264", ".hevc"), Kind.VIDEO),
-    ".json": Kind.STAC,
-    ".geojson": Kind.STAC,
+    **dict.fromkeys((".bmp", ".gif", ".jp2", ".ppm", ".pgm", ".tga", ".avif"), SourceKind.IMAGE),
+    **dict.fromkeys((".tif", ".tiff", ".geotiff"), SourceKind.TIFF),
+    ".zip": SourceKind.ZIP,
+    **dict.fromkeys((".tar", ".tgz", ".tbz2", ".txz"), SourceKind.TAR),
+    **dict.fromkeys((".parquet", ".pq"), SourceKind.TABLE),
+    **dict.fromkeys((".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm"), SourceKind.VIDEO),
+    **dict.fromkeys((".ts", ".mts", ".m2ts", ".mpg", ".mpeg", ".wmv", ".flv"), SourceKind.VIDEO),
+    **dict.fromkeys((".mjpeg", ".mjpg", ".h264", ".hevc"), SourceKind.VIDEO),
+    ".json": SourceKind.STAC,
+    ".geojson": SourceKind.STAC,
 }
 _TAR_DOUBLE = (".tar.gz", ".tar.bz2", ".tar.xz")
 # As browsers, rsync, FTP servers and editors name a file that they have not finished.
 _UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".swp", "~")
 
 
-def kind_of(name: str) -> Kind | None:
+def kind_of(name: str) -> SourceKind | None:
     """By the name alone; None if it says nothing.
 
     >>> kind_of("a/b.JPG"), kind_of("x.tar.gz"), kind_of("notes.txt"), kind_of("0001")
@@ -52,7 +52,7 @@ def kind_of(name: str) -> Kind | None:
     """
     lower = name.lower()
     if lower.endswith(_TAR_DOUBLE):
-        return Kind.TAR
+        return SourceKind.TAR
     dot = lower.rfind(".")
     return _SUFFIXES.get(lower[dot:]) if dot > lower.rfind("/") + 1 else None
 
@@ -70,19 +70,19 @@ def is_passed_over(name: str) -> bool:
     )
 
 
-def kind_by_bytes(head: bytes) -> Kind | None:
+def kind_by_bytes(head: bytes) -> SourceKind | None:
     """By the first 512 bytes of a file whose name says nothing."""
     format = sniff(head)
     if format is not None:
-        return Kind.TIFF if format == "TIFF" else Kind.IMAGE
+        return SourceKind.TIFF if format == "TIFF" else SourceKind.IMAGE
     if head[:4] == b"PK\x03\x04":
-        return Kind.ZIP
+        return SourceKind.ZIP
     if head[:4] == b"PAR1":
-        return Kind.TABLE
+        return SourceKind.TABLE
     if head[257:262] == b"ustar":
-        return Kind.TAR
+        return SourceKind.TAR
     if head[4:8] == b"ftyp" or head[:4] == b"\x1a\x45\xdf\xa3":
-        return Kind.VIDEO
+        return SourceKind.VIDEO
     return None
 
 

@@ -20,7 +20,7 @@ from monitor.ingest.errors import Unreadable
 from monitor.ingest.image_files import picture_of
 from monitor.ingest.image_names import Reading, name_image, whole_file
 from monitor.ingest.reader_items import Finished, Handed, Item, Known, LeftOut
-from monitor.ingest.source_files import File, Stamp
+from monitor.ingest.source_files import SourceFile, Stamp
 
 ROWS_AT_ONCE = 64
 """Of 10 MB each these are 640 MB, and cameras' images are a tenth of that."""
@@ -30,7 +30,7 @@ _LABELS = ("label", "labels", "fine_label", "class")
 _ROW_ID = "_ingest_row"
 
 
-def read_table(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
+def read_table(file: SourceFile, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
     """Every row with an image, in order; rows that the journal knows are passed over."""
     try:
         with pq.ParquetFile(file.path) as table:
@@ -42,7 +42,9 @@ def read_table(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
     yield Finished(whole_file(file, stamp, reading.options))
 
 
-def _rows(table: pq.ParquetFile, file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
+def _rows(
+    table: pq.ParquetFile, file: SourceFile, stamp: Stamp, reading: Reading
+) -> Iterator[Handed]:
     schema = table.schema_arrow
     columns = _columns(schema, file.path)
     has_ids = columns.image_id != _ROW_ID

@@ -34,7 +34,7 @@ from monitor.ingest.reader_items import (
     Place,
     short_hash,
 )
-from monitor.ingest.source_files import File, Stamp
+from monitor.ingest.source_files import SourceFile, Stamp
 from monitor.ingest.tile_windows import windows
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _GEO_TAGS = (33550, 33922, 34264, 34735)
 
 
-def is_scene(file: File) -> bool:
+def is_scene(file: SourceFile) -> bool:
     """Whether a TIFF is more than a picture: it knows its place, or has bands nobody can see."""
     try:
         with tifffile.TiffFile(file.path) as tiff:
@@ -83,7 +83,7 @@ class Scene:
         return [every[band - 1] for band in options.bands]
 
 
-def read_scene(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
+def read_scene(file: SourceFile, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
     """Every tile of a TIFF that has data."""
     named = name_image(file, reading.options)
     if isinstance(named, LeftOut):

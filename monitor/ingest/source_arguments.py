@@ -15,9 +15,9 @@ from monitor.ingest.errors import SourceRefused
 from monitor.ingest.folders import FileSource
 from monitor.ingest.frames import need_av
 from monitor.ingest.image_names import Reading, root_of_archive
-from monitor.ingest.kinds import Kind, kind_by_bytes, kind_of
+from monitor.ingest.kinds import SourceKind, kind_by_bytes, kind_of
 from monitor.ingest.reader_items import as_text
-from monitor.ingest.source_files import File, Settling, Walk
+from monitor.ingest.source_files import Settling, SourceFile, Walk
 
 Source = FileSource | LiveSource
 
@@ -43,7 +43,7 @@ def recognise(
     if not arguments:
         raise SourceRefused(f"nothing to ingest was named; give {_KINDS}")
     sources: list[Source] = []
-    files: list[File] = []
+    files: list[SourceFile] = []
     for argument in arguments:
         named = _NAMED.fullmatch(argument)
         name, address = (named[1], named[2]) if named else (None, argument)
@@ -104,7 +104,7 @@ def _folder(folder: Path, feed: Path) -> Walk:
     return Walk(folder.absolute(), avoid=feed.resolve())
 
 
-def _file(path: Path) -> File:
+def _file(path: Path) -> SourceFile:
     if not path.exists():
         hint = "quote nothing: the shell finds the files" if glob.has_magic(str(path)) else ""
         raise SourceRefused(f"{path}: no such file or folder; {hint or 'check the path'}")
@@ -118,10 +118,10 @@ def _file(path: Path) -> File:
     kind = kind_of(path.name) or kind_by_bytes(head)
     if kind is None:
         raise SourceRefused(f"{path}: is of no kind that ingest reads; give {_KINDS}")
-    if kind is Kind.VIDEO:
+    if kind is SourceKind.VIDEO:
         need_av(str(path))
-    if kind in (Kind.IMAGE, Kind.TIFF):
+    if kind in (SourceKind.IMAGE, SourceKind.TIFF):
         root = path.absolute().parent.name or "root"
     else:
         root = root_of_archive(path.name)
-    return File(str(path.absolute()), as_text(path.name), as_text(root), kind)
+    return SourceFile(str(path.absolute()), as_text(path.name), as_text(root), kind)

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitor.ingest.kinds import Kind, is_passed_over, kind_by_bytes, kind_of
+from monitor.ingest.kinds import SourceKind, is_passed_over, kind_by_bytes, kind_of
 from monitor.ingest.reader_items import as_text
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class SourceFile:
     """One file of a source."""
 
     path: str
@@ -27,7 +27,7 @@ class File:
     """Below the source's folder, with forward slashes."""
     root: str
     """The source's own name: of its folder, or of the file if that is the source."""
-    kind: Kind
+    kind: SourceKind
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Walk:
     """Files of kinds that are not ours, by suffix, in the last walk."""
     unreadable: list[str] = field(default_factory=list)
 
-    def __iter__(self) -> Iterator[File]:
+    def __iter__(self) -> Iterator[SourceFile]:
         self.ignored.clear()
         self.unreadable.clear()
         root = as_text(self.folder.resolve().name or "root")
@@ -68,9 +68,12 @@ class Walk:
                             real = Path(entry.path).resolve()
                             if real not in above and real != self.avoid:
                                 folders.append((entry.path, (*above, real)))
-                        elif kind_of(entry.name) is Kind.IMAGE:
+                        elif kind_of(entry.name) is SourceKind.IMAGE:
                             total += 1
-                        elif kind_of(entry.name) not in (None, Kind.STAC) or "." not in entry.name:
+                        elif (
+                            kind_of(entry.name) not in (None, SourceKind.STAC)
+                            or "." not in entry.name
+                        ):
                             return None
             except OSError:
                 continue
@@ -78,7 +81,7 @@ class Walk:
 
     def _below(
         self, folder: str, prefix: str, root: str, above: tuple[Path, ...]
-    ) -> Iterator[File]:
+    ) -> Iterator[SourceFile]:
         try:
             with os.scandir(folder) as entries:
                 # Names only: the entries of 100,000 files would take ten times the memory.
@@ -100,12 +103,12 @@ class Walk:
             kind = kind_of(name) or self._look(path, name)
             # In a folder a JSON file is a note beside an image far more often than a STAC item, and
             # an item's scene lies beside it as a file of its own.
-            if kind is None or kind is Kind.STAC:
+            if kind is None or kind is SourceKind.STAC:
                 self.ignored[Path(name).suffix.lower() or "no suffix"] += 1
             else:
-                yield File(path, as_text(prefix + name), root, kind)
+                yield SourceFile(path, as_text(prefix + name), root, kind)
 
-    def _look(self, path: str, name: str) -> Kind | None:
+    def _look(self, path: str, name: str) -> SourceKind | None:
         """Only of names without a suffix: others say clearly enough that they are not ours."""
         if "." in name:
             return None

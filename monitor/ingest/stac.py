@@ -14,7 +14,7 @@ from monitor.ingest.image_names import Named, Reading, whole_file
 from monitor.ingest.ingest_options import Options
 from monitor.ingest.reader_items import Finished, Handed
 from monitor.ingest.satellite_scenes import opened, tiles
-from monitor.ingest.source_files import File, Stamp
+from monitor.ingest.source_files import SourceFile, Stamp
 
 LARGEST = 16 * 2**20
 """Bytes of an item; those with many assets have some hundred kilobytes."""
@@ -57,7 +57,7 @@ def parse_item(text: str, where: str) -> StacItem:
         ) from error
 
 
-def read_item(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
+def read_item(file: SourceFile, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
     """Every tile of the item's assets that has data."""
     if stamp.size > LARGEST:
         raise Unreadable(f"{file.path}: is too large for a STAC item")

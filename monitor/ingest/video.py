@@ -20,13 +20,13 @@ from monitor.ingest.reader_items import (
     Repeated,
     short_hash,
 )
-from monitor.ingest.source_files import File, Stamp
+from monitor.ingest.source_files import SourceFile, Stamp
 
 if TYPE_CHECKING:
     from av.container import InputContainer
 
 
-def read_video(file: File, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
+def read_video(file: SourceFile, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
     """The chosen frames, named by their milliseconds since the beginning.
 
     A run that was killed decodes the file again from its beginning, so that it chooses the same

@@ -18,7 +18,7 @@ from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.batch_reader import BatchReader
 from monitor.feed.contract import Columns
 from monitor.feed.errors import FeedError
-from monitor.feed.feed_storage import FeedFile, Source
+from monitor.feed.feed_storage import FeedFile, FeedStorage
 from monitor.feed.row_parsing import RejectedRow, RowIdentity
 
 # Small enough that an interruption costs a minute or two of a CPU's work, large enough that a
@@ -78,7 +78,7 @@ def cut_into_parts(specs: Iterable[PlannedBatch], rows_per_part: int = ROWS_PER_
 
 def embed_parts(
     parts: Iterable[Part],
-    source: Source,
+    source: FeedStorage,
     engine: Engine,
     columns: Columns,
     *,

@@ -14,7 +14,7 @@ import numpy as np
 
 from monitor.config import Config
 from monitor.feed.class_gallery import Gallery
-from monitor.feed.labelled_dataset import EmbeddedDataset, Sample, embed_dataset
+from monitor.feed.labelled_dataset import EmbeddedDataset, LabelledImage, embed_dataset
 from monitor.jobs.errors import AlreadyFitted
 from monitor.jobs.from_config import (
     columns_of,
@@ -34,7 +34,7 @@ from monitor.store.shared_names import SENSITIVITY
 from monitor.store.snapshots import content_hash
 from monitor.store.states import ClassOrigin
 from monitor.store.thumbnails import put_thumbnail
-from monitor.store.version_commit import NewClass, Update, commit_version
+from monitor.store.version_commit import NewClass, VersionUpdate, commit_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def _labelled(dataset: EmbeddedDataset) -> tuple[np.ndarray[Any, np.dtype[np.int
     return np.asarray(labelled, dtype=np.intp), len(dataset.labels) - len(labelled)
 
 
-def _show(gallery: Gallery, sample: Sample) -> None:
+def _show(gallery: Gallery, sample: LabelledImage) -> None:
     label = (sample.label or "").strip()
     if label and isinstance(sample.image, bytes):
         gallery.offer(label, sample.image)
@@ -211,7 +211,7 @@ def _publish(store: Store, detector: Detector) -> tuple[Version, bool]:
             f"{store.folder}: holds detector version {current.number} of other images or "
             "settings; fit into a fresh folder with --set state.dir=FOLDER"
         )
-    update = Update(
+    update = VersionUpdate(
         key=key,
         detector=detector,
         parent=None,

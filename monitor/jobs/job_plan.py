@@ -11,7 +11,7 @@ from monitor.config import Config
 from monitor.feed.batch_plan import plan_files
 from monitor.feed.contract import Columns
 from monitor.feed.errors import FeedError, FileChanged
-from monitor.feed.feed_storage import Source
+from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.file_arguments import find_files
 from monitor.jobs.errors import NothingReadable
 from monitor.jobs.feature_stream import Part, Piece, cut_into_parts, embed_parts
@@ -37,7 +37,7 @@ class FileProblem:
 class JobPlan:
     """The work, in the order of the files."""
 
-    source: Source
+    source: FeedStorage
     files: int
     rows: int
     """Of all readable files, done or not."""

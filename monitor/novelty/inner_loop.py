@@ -32,7 +32,7 @@ Outcome = Literal["quiet", "nothing new", "discovered"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class QuestionsToAsk:
     """Ask a person about these samples of the pool. ``suggestions`` are the loop's guesses."""
 
     round: int
@@ -111,7 +111,7 @@ class Update:
         )
 
 
-Loop = Generator[Question, Sequence[str | None], Update]
+Loop = Generator[QuestionsToAsk, Sequence[str | None], Update]
 
 
 def inner_loop(
@@ -146,7 +146,7 @@ def inner_loop(
         step = labeller.step(number, answers, min(count, budget - len(answers)))
         given: Sequence[str | None] = ()
         if step.ask.size:
-            given = yield Question(number, step.ask, step.suggestions)
+            given = yield QuestionsToAsk(number, step.ask, step.suggestions)
             answers = answers.plus(step.ask, given)
         asked = tuple(int(i) for i in step.ask)
         rounds.append(Round(number, asked, tuple(given), step.above, step.t_inner))

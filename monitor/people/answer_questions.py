@@ -11,8 +11,8 @@ from monitor.people.class_names import clean_name
 from monitor.people.errors import BadAnswer
 from monitor.people.version_manifest import current_knowledge
 from monitor.store.errors import NotFound, WrongState
-from monitor.store.records import Answer, ClassRow, Query
-from monitor.store.states import AnswerKind, AnswerOutcome, ClassOrigin, QueryState
+from monitor.store.records import Answer, ClassRow, Question
+from monitor.store.states import AnswerKind, AnswerOutcome, ClassOrigin, QuestionState
 from monitor.store.store import Store, Transaction
 
 GROUP = "/"
@@ -41,14 +41,15 @@ class Said:
     'truck'
     """
 
-    query_id: int
+    question_id: int
     word: Word
     class_: str | None = None
 
     def __post_init__(self) -> None:
         if (self.word is Word.CLASS) != (self.class_ is not None):
             raise BadAnswer(
-                f"query {self.query_id}: name a class, or say cannot_tell or bad_image, not both"
+                f"question {self.question_id}: name a class, or say cannot_tell or bad_image, "
+                "not both"
             )
 
 
@@ -65,7 +66,7 @@ class Fate(StrEnum):
 class Receipt:
     """What became of an answer, in words where it did not simply go in."""
 
-    query_id: int
+    question_id: int
     fate: Fate
     message: str
     answer: Answer | None = None
@@ -116,7 +117,7 @@ def _give(
         with tx.connection.begin_nested():
             return _record(tx, said, who=who, client_id=client_id, known=known)
     except ConcladError as error:
-        return Receipt(said.query_id, Fate.REFUSED, str(error))
+        return Receipt(said.question_id, Fate.REFUSED, str(error))
 
 
 def _record(
@@ -132,21 +133,26 @@ def _record(
         row = row or tx.classes.ensure(name, ClassOrigin.PERSON)
         kind = AnswerKind.KNOWN_CLASS if row.id in known else AnswerKind.NEW_CLASS
     recorded = tx.answers.record(
-        said.query_id, kind, who=who, client_id=client_id, class_id=row.id if row else None
+        said.question_id, kind, who=who, client_id=client_id, class_id=row.id if row else None
     )
     name = row.name if row else said.word.replace("_", " ")
     if recorded.repeated:
-        fate, message = Fate.REPEATED, f"query {said.query_id}: was taken before"
+        fate, message = Fate.REPEATED, f"question {said.question_id}: was taken before"
     elif recorded.accepted:
-        fate, message = Fate.ACCEPTED, f"query {said.query_id}: {name}"
+        fate, message = Fate.ACCEPTED, f"question {said.question_id}: {name}"
     else:
         fate = Fate.CONFLICT
-        message = f"query {said.query_id}: {_standing(tx, said.query_id)}; yours is kept beside it"
-    return Receipt(said.query_id, fate, message, recorded.answer, row.name if row else None, is_new)
+        message = (
+            f"question {said.question_id}: {_standing(tx, said.question_id)}; "
+            "yours is kept beside it"
+        )
+    return Receipt(
+        said.question_id, fate, message, recorded.answer, row.name if row else None, is_new
+    )
 
 
-def _standing(tx: Transaction, query_id: int) -> str:
-    answer_id = tx.queries.get(query_id).answer_id
+def _standing(tx: Transaction, question_id: int) -> str:
+    answer_id = tx.questions.get(question_id).answer_id
     assert answer_id is not None  # a conflict is with something
     first = tx.answers.get(answer_id)
     return f"{first.who} answered {describe(tx, first)!r} before you"
@@ -160,11 +166,11 @@ def describe(tx: Transaction, answer: Answer) -> str:
 
 
 def take_back(
-    store: Store, query_id: int, *, who: str, action: str, anybodys: bool = False
+    store: Store, question_id: int, *, who: str, action: str, anybodys: bool = False
 ) -> Answer:
     """Open one question again; with ``anybodys`` also if somebody else answered it."""
     with store.transaction() as tx:
-        return _take_back(tx, tx.queries.get(query_id), who, f"{action}{GROUP}0", anybodys)
+        return _take_back(tx, tx.questions.get(question_id), who, f"{action}{GROUP}0", anybodys)
 
 
 def take_back_last(store: Store, *, who: str, action: str, of: str | None = None) -> list[Answer]:
@@ -182,40 +188,42 @@ def take_back_last(store: Store, *, who: str, action: str, of: str | None = None
         if last is None and of is None:
             raise WrongState("nothing to take back: no answer of yours is still open to change")
         together = of or (last.client_id.rpartition(GROUP)[0] if last else "")
-        queries = [
-            tx.queries.get(one.query_id)
+        questions = [
+            tx.questions.get(one.question_id)
             for one in mine
             if (last is not None and one.id == last.id)
             or (together and one.client_id.startswith(f"{together}{GROUP}"))
         ]
         given = {one.id for one in mine if of is None or one.client_id.startswith(f"{of}{GROUP}")}
         again = sorted(
-            (q for q in queries if q.state is QueryState.ANSWERED and q.answer_id in given),
-            key=lambda query: query.id,
+            (q for q in questions if q.state is QuestionState.ANSWERED and q.answer_id in given),
+            key=lambda question: question.id,
         )
         if not again:
             raise WrongState("nothing to take back: its round has ended, or it was taken back")
         return [
-            _take_back(tx, query, who, client_id, anybodys=False)
-            for query, client_id in zip(again, client_ids(action, len(again)), strict=True)
+            _take_back(tx, question, who, client_id, anybodys=False)
+            for question, client_id in zip(again, client_ids(action, len(again)), strict=True)
         ]
 
 
-def _take_back(tx: Transaction, query: Query, who: str, client_id: str, anybodys: bool) -> Answer:
-    if query.answer_id is not None and not anybodys:
-        first = tx.answers.get(query.answer_id)
+def _take_back(
+    tx: Transaction, question: Question, who: str, client_id: str, anybodys: bool
+) -> Answer:
+    if question.answer_id is not None and not anybodys:
+        first = tx.answers.get(question.answer_id)
         if first.who != who:
             raise WrongState(
-                f"query {query.id}: was answered by {first.who}; ask them, or an admin, to take "
-                "it back"
+                f"question {question.id}: was answered by {first.who}; ask them, or an admin, to "
+                "take it back"
             )
-    return tx.answers.undo(query.id, who=who, client_id=client_id).answer
+    return tx.answers.undo(question.id, who=who, client_id=client_id).answer
 
 
-def conflicts_of(tx: Transaction, query_id: int) -> list[Answer]:
+def conflicts_of(tx: Transaction, question_id: int) -> list[Answer]:
     """Answers that came second and disagree with the one that stands."""
-    found = tx.answers.of_query(query_id)
-    standing = tx.queries.get(query_id).answer_id
+    found = tx.answers.of_question(question_id)
+    standing = tx.questions.get(question_id).answer_id
     first = next((one for one in found if one.id == standing), None)
     return [
         one

@@ -18,7 +18,7 @@ from monitor.store.errors import ClassNameTaken, WrongState
 from monitor.store.records import ClassRow, Count, Version
 from monitor.store.snapshots import load_snapshot
 from monitor.store.store import Store, Transaction
-from monitor.store.version_commit import Occurrence, Update, commit_version
+from monitor.store.version_commit import Occurrence, VersionUpdate, commit_version
 
 TRIES = 5
 """An inner loop may publish while we compute. It does so once in many minutes, so a second try
@@ -202,7 +202,7 @@ def publish_change(
         if current is None:
             raise NotPossible("there is no detector yet; fit one with conclad fit --data FILES")
         detector = load_snapshot(store.folder, current.snapshot, sha256=current.sha256)
-        update = Update(
+        update = VersionUpdate(
             key=key,
             detector=make(detector),
             parent=current.number,

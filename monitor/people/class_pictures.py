@@ -15,9 +15,9 @@ from monitor.store.exemplars import (
     shown_by_exemplars,
 )
 from monitor.store.output_files import BY_PSEUDO_LABEL
-from monitor.store.states import QueryState
+from monitor.store.states import QuestionState
 from monitor.store.store import Store, Transaction
-from monitor.store.tables import answers, queries
+from monitor.store.tables import answers, questions
 from monitor.store.thumbnails import thumbnail_name
 
 PICTURES = 8
@@ -61,7 +61,7 @@ def drop_conclusions(store: Store, before: datetime, most: int = PICTURES) -> in
                 keep_exemplars(tx, class_id, [one for one in shown if one not in surplus])
                 gone += [one.thumbnail for one in surplus]
         used = shown_by_exemplars(tx)
-        unused = {one for one in gone if one not in used and not tx.queries.shows(one)}
+        unused = {one for one in gone if one not in used and not tx.questions.shows(one)}
     for digest in unused:
         store.folder.delete(thumbnail_name(digest))
     return len(unused)
@@ -74,19 +74,19 @@ def answered_pictures(
 
     With ``ended`` only answers that can no longer be taken back.
     """
-    states = [QueryState.CLOSED] if ended else list(QueryState)
+    states = [QuestionState.CLOSED] if ended else list(QuestionState)
     counts: Counter[str] = Counter()
     pictures: dict[str, list[Exemplar]] = {}
     found = tx.connection.execute(
         select(
             answers.c.class_id,
-            queries.c.thumbnail,
-            queries.c.source_id,
-            queries.c.image_id,
-            queries.c.captured_at,
+            questions.c.thumbnail,
+            questions.c.source_id,
+            questions.c.image_id,
+            questions.c.captured_at,
         )
-        .join(queries, queries.c.answer_id == answers.c.id)
-        .where(answers.c.class_id.is_not(None), queries.c.state.in_(states))
+        .join(questions, questions.c.answer_id == answers.c.id)
+        .where(answers.c.class_id.is_not(None), questions.c.state.in_(states))
         .order_by(answers.c.id.desc())
     )
     for class_id, thumbnail, source_id, image_id, captured_at in found:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from monitor.config.schema import Gate
+from monitor.config.schema import GateSection
 from monitor.images.image_identity import image_key
 from monitor.novelty.arrays import Bools, Floats
 from monitor.novelty.detector import Detector, KnownClass
@@ -33,7 +33,7 @@ from monitor.store.records import ClassRow, Version
 from monitor.store.snapshots import load_snapshot
 from monitor.store.states import ClassOrigin, VersionState
 from monitor.store.store import Store, Transaction
-from monitor.store.version_commit import NewClass, Occurrence, Update, commit_version
+from monitor.store.version_commit import NewClass, Occurrence, VersionUpdate, commit_version
 
 ASIDE = "set_aside"
 """Notes by image: what people called no image, by whom and in which action."""
@@ -96,7 +96,7 @@ def teach(
     *,
     who: str,
     action: str,
-    gate: Gate,
+    gate: GateSection,
     seed: int,
 ) -> Taught:
     """Say that these images show a class, by its id or name, or a new name.
@@ -144,9 +144,9 @@ def _update(
     *,
     key: str,
     who: str,
-    gate: Gate,
+    gate: GateSection,
     seed: int,
-) -> Update:
+) -> VersionUpdate:
     known = any(one.id == row.id for one in detector.classes)
     lessons = [_lesson(detector, samples, rows, row.id, known, seed) for samples, rows in pools]
     human = sum(len(one.human) for one in lessons)
@@ -171,7 +171,7 @@ def _update(
     sources = _sources(lessons)
     told = {"class_id": row.id, "name": row.name, "who": who, "human": human, "pseudo": pseudo}
     kind = "class.taught" if known else "class.discovered"
-    return Update(
+    return VersionUpdate(
         key=key,
         detector=after,
         parent=current.number,
@@ -342,6 +342,6 @@ def _answer(store: Store, images: Sequence[Key], said: Said, *, who: str, action
     """Answer the open questions about these images as well; returns how many there were."""
     with store.reading() as tx:
         found = open_questions(tx, images)
-    answers = [replace(said, query_id=query_id) for query_id in found]
+    answers = [replace(said, question_id=question_id) for question_id in found]
     receipts = give(store, answers, who=who, action=action) if answers else []
     return sum(one.fate == "accepted" for one in receipts)

@@ -112,7 +112,7 @@ def impact_of(store: Store, class_id: str) -> Impact:
         outputs = [one.name for one in tx.outputs.of_kind("verdicts")[-FILES:]]
         questions = sum(
             one.suggestion.get("class_id") == class_id or one.suggestion.get("name") == row.name
-            for one in tx.queries.list_open(limit=2000)
+            for one in tx.questions.list_open(limit=2000)
         )
     counts: Counter[str] = Counter()
     for name in outputs:

@@ -12,7 +12,7 @@ from monitor.backbones.engine import Engine
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.batch_reader import BatchReader
 from monitor.feed.contract import Columns
-from monitor.feed.feed_storage import Source
+from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.row_parsing import Row
 from monitor.images.image_stats import STATS
 from monitor.pipeline.score_batch import EmbeddedBatch
@@ -27,7 +27,12 @@ class BatchEmbedder:
     """
 
     def __init__(
-        self, source: Source, columns: Columns, engine: Engine, *, default_source: str | None = None
+        self,
+        source: FeedStorage,
+        columns: Columns,
+        engine: Engine,
+        *,
+        default_source: str | None = None,
     ) -> None:
         self._engine = engine
         self._reader = BatchReader(source, columns, default_source=default_source)

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from monitor.feed.batch_plan import Plan, plan_files
+from monitor.feed.batch_plan import FileBatches, plan_files
 from monitor.feed.contract import Columns
 from monitor.feed.errors import FeedError, FileGone, FileIncomplete, SourceUnavailable
-from monitor.feed.feed_storage import FeedFile, Source, by_arrival
+from monitor.feed.feed_storage import FeedFile, FeedStorage, by_arrival
 from monitor.feed.parquet_footer import same_file
-from monitor.feed.unfinished_files import Waiting, is_overdue, wait_for
+from monitor.feed.unfinished_files import UnfinishedFiles, is_overdue, wait_for
 from monitor.store import Store, Transaction
 from monitor.store.faults import declare, fault_point
 from monitor.store.ledger import FilePlan, Listing
-from monitor.store.records import File, FileStat, Lease
+from monitor.store.records import FileRow, FileStat, Lease
 from monitor.store.states import FileState
 
 declare(
@@ -57,7 +57,7 @@ class FileIntake:
     """
 
     def __init__(
-        self, store: Store, source: Source, columns: Columns, *, rows: int, lease: Lease | None
+        self, store: Store, source: FeedStorage, columns: Columns, *, rows: int, lease: Lease | None
     ) -> None:
         self._store = store
         self._source = source
@@ -67,7 +67,7 @@ class FileIntake:
         # Hashes of path, size and time of what the last listing held: what is unchanged need
         # not be looked up again, however many files there are.
         self._listed: set[int] = set()
-        self._waiting: dict[int, Waiting] = {}
+        self._waiting: dict[int, UnfinishedFiles] = {}
 
     @property
     def unfinished(self) -> int:
@@ -109,7 +109,7 @@ class FileIntake:
         )
 
     def _identify(
-        self, unsure: Sequence[File], listed: Mapping[str, FeedFile]
+        self, unsure: Sequence[FileRow], listed: Mapping[str, FeedFile]
     ) -> tuple[Listing, FeedError | None]:
         """Tell touched files from replaced ones, by their footers."""
         known: list[FeedFile] = []
@@ -150,7 +150,7 @@ class FileIntake:
         stats = [FeedFile(f.path, f.size, f.mtime_ns) for f in files]
         plans = list(plan_files(self._source, stats, self._columns, rows_per_batch=self._rows))
         good: list[FilePlan] = []
-        bad: list[tuple[File, FeedError]] = []
+        bad: list[tuple[FileRow, FeedError]] = []
         for file, plan in zip(files, plans, strict=True):
             if plan.problem is None:
                 self._waiting.pop(file.id, None)
@@ -171,13 +171,13 @@ class FileIntake:
         problems = tuple(str(problem) for _, problem in bad)
         return IntakeResult(batches=len(batches), problems=problems, outage=outage)
 
-    def _due(self, tx: Transaction, final: bool) -> list[File]:
+    def _due(self, tx: Transaction, final: bool) -> list[FileRow]:
         """New files, those that were unfinished at the last look behind the others."""
         found = tx.files.in_state(FileState.NEW, limit=PLANNED_AT_ONCE + len(self._waiting))
         fresh = [file for file in found if file.id not in self._waiting]
         return fresh[:PLANNED_AT_ONCE] or ([] if final else found[:PLANNED_AT_ONCE])
 
-    def _is_worth_waiting(self, file: File, plan: Plan, now: datetime) -> bool:
+    def _is_worth_waiting(self, file: FileRow, plan: FileBatches, now: datetime) -> bool:
         """Whether a file without a footer may still get one."""
         if isinstance(plan.problem, SourceUnavailable):
             self._waiting.setdefault(file.id, wait_for(plan.file, None, now))

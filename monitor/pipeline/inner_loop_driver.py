@@ -16,7 +16,7 @@ from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.drift.adaptation import AdaptedClass, adapt
 from monitor.novelty.drift.sketch import Sketch
-from monitor.novelty.inner_loop import Discovery, Loop, Question, Update, inner_loop
+from monitor.novelty.inner_loop import Discovery, Loop, QuestionsToAsk, Update, inner_loop
 from monitor.novelty.labeller import AT_THE_END, PseudoLabel
 from monitor.novelty.provisional_classes import provisional_clusters
 from monitor.pipeline.publish_gate import GateReport, compare_versions
@@ -132,9 +132,9 @@ class _Held:
         self.pool_id = pool_id
         self.rounds = rounds
         self.loop = loop
-        self._asked: Question | None = None
+        self._asked: QuestionsToAsk | None = None
 
-    def catch_up(self, state: LoopInput) -> Question:
+    def catch_up(self, state: LoopInput) -> QuestionsToAsk:
         """Answer every round that is over; what is left is the question to ask next."""
         while self._asked is None or self.rounds < state.rounds:
             if self._asked is None:

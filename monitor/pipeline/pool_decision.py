@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from monitor.config import Config
-from monitor.config.schema import Labels
+from monitor.config.schema import LabelsSection
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.source_drift import accept
@@ -119,7 +119,7 @@ def trigger_settings(config: Config) -> TriggerSettings:
     )
 
 
-def budget_of(size: int, labels: Labels) -> int:
+def budget_of(size: int, labels: LabelsSection) -> int:
     """How many questions a pool may ask: a share of it, within bounds.
 
     >>> budget_of(2000, Labels(budget=0.0125)), budget_of(20, Labels(budget=0.0125, least=3))
@@ -128,14 +128,14 @@ def budget_of(size: int, labels: Labels) -> int:
     return min(max(labels.least, round(labels.budget * size)), labels.most, size)
 
 
-def questions_left(tx: Transaction, labels: Labels) -> int:
+def questions_left(tx: Transaction, labels: LabelsSection) -> int:
     """How many questions this week still allows."""
     return labels.per_week - questions_spent(tx)
 
 
 def questions_spent(tx: Transaction) -> int:
     """How many questions were opened within a week."""
-    return tx.queries.count_opened(tx.now - WEEK)
+    return tx.questions.count_opened(tx.now - WEEK)
 
 
 def learn_nothing(tx: Transaction, pool_id: int, found: LoopConclusion) -> None:

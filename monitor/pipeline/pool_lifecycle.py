@@ -68,7 +68,7 @@ from monitor.store.errors import (
     BudgetExceeded,
     ClassNameTaken,
     NotFound,
-    QueryClosed,
+    QuestionClosed,
     WrongState,
 )
 from monitor.store.exemplars import want_pictures
@@ -292,7 +292,7 @@ class PoolLifecycle:
             return self._hand_out(RenderThumbnails(pool.id, rows, of="questions"))
         assert pool.detector_version is not None
         with self._store.reading() as tx:
-            over = tx.queries.of_pool(pool.id)
+            over = tx.questions.of_pool(pool.id)
             answers = recorded_answers(tx, pool.id, samples)
             names = {row.id: row.name for row in tx.classes.all()}
             may_confirm = confirmable(tx, self._config.labels.confirm_people)
@@ -305,7 +305,7 @@ class PoolLifecycle:
             pool_id=pool.id,
             budget=pool.budget,
             seed=seed,
-            rounds=len({query.round for query in over}),
+            rounds=len({question.round for question in over}),
             answers=answers,
             stop="stopped" in pool.evidence,
             shifted={
@@ -358,7 +358,7 @@ class PoolLifecycle:
         task = self._end_task()
         try:
             self._use(task, result, current)
-        except (NotFound, WrongState, ClassNameTaken, BudgetExceeded, QueryClosed) as error:
+        except (NotFound, WrongState, ClassNameTaken, BudgetExceeded, QuestionClosed) as error:
             self._chosen = None
             self._misfits[task.pool_id] = self._misfits.get(task.pool_id, 0) + 1
             with self._store.transaction(self._lease) as tx:
@@ -444,8 +444,8 @@ class PoolLifecycle:
             opened = open_round(tx, task.pool_id, chosen.round, asked)
             fault_point("pool.in_ask")
             if self._oracle:
-                for query, one in zip(opened, rendered, strict=True):
-                    answer_from_column(tx, query, one.label, current.detector)
+                for question, one in zip(opened, rendered, strict=True):
+                    answer_from_column(tx, question, one.label, current.detector)
         fault_point("pool.after_ask")
 
     def _conclude(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from monitor.novelty.arrays import Floats
 from monitor.store import Store
 from monitor.store.output_files import STATS, feature_matrix, read_table
-from monitor.store.records import PoolMember, Sample
+from monitor.store.records import PoolMember, PoolSample
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,11 +28,13 @@ class PoolSamples:
     def sources(self) -> np.ndarray:
         return np.asarray(self.meta.column("source_id").to_pylist(), dtype=object)
 
-    def sample(self, index: int, suggestion: dict[str, object], thumbnail: str | None) -> Sample:
+    def sample(
+        self, index: int, suggestion: dict[str, object], thumbnail: str | None
+    ) -> PoolSample:
         """One of them as the subject of a question."""
         row = {name: self.meta.column(name)[index].as_py() for name in self.meta.column_names}
         batch_id, spool_row = self.keys[index]
-        return Sample(
+        return PoolSample(
             batch_id=batch_id,
             spool_row=spool_row,
             image_id=row["image_id"],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.config.schema import Gate
+from monitor.config.schema import GateSection
 from monitor.novelty.detector import Detector
 
 
@@ -47,7 +47,7 @@ def compare_versions(before: Detector, after: Detector) -> GateReport:
     )
 
 
-def objection(found: GateReport, gate: Gate) -> str | None:
+def objection(found: GateReport, gate: GateSection) -> str | None:
     """Why the version must wait for an operator, in a sentence; None if it need not."""
     if found.false_novel > gate.false_novel_most:
         return (

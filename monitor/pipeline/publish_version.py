@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from monitor.config.schema import Gate
+from monitor.config.schema import GateSection
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import Discovery
 from monitor.pipeline.inner_loop_driver import LoopConclusion
@@ -17,7 +17,7 @@ from monitor.pipeline.pool_decision import accept_shift
 from monitor.pipeline.pool_samples import PoolSamples
 from monitor.pipeline.pseudo_label_thumbnails import least_certain
 from monitor.pipeline.publish_gate import objection
-from monitor.store import NewClass, Occurrence, Store, Transaction, Update, commit_version
+from monitor.store import NewClass, Occurrence, Store, Transaction, VersionUpdate, commit_version
 from monitor.store.exemplars import want_pictures
 from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
 from monitor.store.records import Count, Lease, Version
@@ -29,7 +29,7 @@ def publish_version(
     found: LoopConclusion,
     samples: PoolSamples,
     parent: int,
-    gate: Gate,
+    gate: GateSection,
     lease: Lease | None,
 ) -> Version:
     """Commit the version that knows a pool's discoveries; the gate may hold it.
@@ -49,7 +49,7 @@ def publish_version(
             # A look that people have called known, and the detector has learnt, is normal now.
             accept_shift(tx, found.settled)
 
-    update = Update(
+    update = VersionUpdate(
         key=f"pool:{samples.pool_id}",
         detector=found.detector,
         parent=parent,

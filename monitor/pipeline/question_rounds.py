@@ -12,8 +12,8 @@ from monitor.pipeline.pool_samples import PoolSamples
 from monitor.store import Transaction
 from monitor.store.errors import NotFound
 from monitor.store.pool_transitions import PoolEvent
-from monitor.store.records import ClassRow, Count, Pool, Query, Sample
-from monitor.store.states import AnswerKind, ClassOrigin, QueryState
+from monitor.store.records import ClassRow, Count, Pool, PoolSample, Question
+from monitor.store.states import AnswerKind, ClassOrigin, QuestionState
 
 #: Who answers where a column of the feed takes the place of people.
 ORACLE = "oracle"
@@ -28,11 +28,11 @@ def recorded_answers(tx: Transaction, pool_id: int, samples: PoolSamples) -> dic
     position = {key: index for index, key in enumerate(samples.keys)}
     standing = tx.answers.standing(pool_id)
     answers: dict[int, str | None] = {}
-    for query in tx.queries.of_pool(pool_id):
-        if query.state is QueryState.CLOSED:
-            answer = standing.get(query.id)
+    for question in tx.questions.of_pool(pool_id):
+        if question.state is QuestionState.CLOSED:
+            answer = standing.get(question.id)
             row = _living(tx, answer.class_id if answer is not None else None)
-            answers[position[query.batch_id, query.spool_row]] = row.id if row else None
+            answers[position[question.batch_id, question.spool_row]] = row.id if row else None
     return answers
 
 
@@ -46,21 +46,23 @@ def confirmable(tx: Transaction, people: int) -> frozenset[str] | None:
     return frozenset(class_id for class_id, count in named.items() if count >= people)
 
 
-def open_round(tx: Transaction, pool_id: int, round: int, samples: Sequence[Sample]) -> list[Query]:
+def open_round(
+    tx: Transaction, pool_id: int, round: int, samples: Sequence[PoolSample]
+) -> list[Question]:
     """Ask people about these samples; from here on it is their turn."""
     before = tx.pools.get(pool_id).asked
-    opened = tx.queries.open(pool_id, round, samples)
+    opened = tx.questions.open(pool_id, round, samples)
     spent = tx.pools.get(pool_id).asked - before
     tx.pools.apply(pool_id, PoolEvent.ROUND_OPENED)
     tx.counters.add([Count("labels_spent", "", "", spent)])
-    sources = sorted({query.source_id for query in opened})
+    sources = sorted({question.source_id for question in opened})
     tx.events.append(
-        "queries.opened",
+        "questions.opened",
         {
             "pool": pool_id,
             "round": round,
             "count": len(opened),
-            "open": tx.queries.count_open(),
+            "open": tx.questions.count_open(),
             "sources": sources,
         },
         source=sources[0] if len(sources) == 1 else None,
@@ -70,23 +72,23 @@ def open_round(tx: Transaction, pool_id: int, round: int, samples: Sequence[Samp
 
 def is_over(tx: Transaction, pool: Pool, limit: timedelta) -> bool:
     """Whether all questions of the round are answered, or their time is over."""
-    return not tx.queries.count_open(pool.id) or _is_late(tx, pool, limit)
+    return not tx.questions.count_open(pool.id) or _is_late(tx, pool, limit)
 
 
 def _is_late(tx: Transaction, pool: Pool, limit: timedelta) -> bool:
-    asked = tx.queries.of_pool(pool.id, pool.round)
+    asked = tx.questions.of_pool(pool.id, pool.round)
     return bool(asked) and tx.now - asked[0].opened_at >= limit
 
 
 def close_round(tx: Transaction, pool: Pool, limit: timedelta) -> None:
     """It is the machine's turn again; a question unanswered after ``limit`` ends the asking."""
     late = _is_late(tx, pool, limit)
-    closed = tx.queries.close_round(pool.id, pool.round)
-    missing = sum(query.answer_id is None for query in closed)
+    closed = tx.questions.close_round(pool.id, pool.round)
+    missing = sum(question.answer_id is None for question in closed)
     stopped = {"stopped": "unanswered"} if missing and late else None
     tx.pools.apply(pool.id, PoolEvent.ROUND_CLOSED, evidence=stopped)
     tx.events.append(
-        "queries.closed",
+        "questions.closed",
         {
             "pool": pool.id,
             "round": pool.round,
@@ -101,9 +103,9 @@ def count_answers(tx: Transaction, pool_id: int, round: int) -> list[Count]:
     """How often what looked new was new: the false-novel ratio that people measured."""
     standing = tx.answers.standing(pool_id)
     said = Counter(
-        _SAID[standing[query.id].kind]
-        for query in tx.queries.of_pool(pool_id, round)
-        if query.id in standing and query.score_ratio > 1
+        _SAID[standing[question.id].kind]
+        for question in tx.questions.of_pool(pool_id, round)
+        if question.id in standing and question.score_ratio > 1
     )
     return [Count("false_novel", "", label, number) for label, number in sorted(said.items())]
 
@@ -141,7 +143,7 @@ def _living(tx: Transaction, class_id: str | None) -> ClassRow | None:
 
 
 def answer_from_column(
-    tx: Transaction, query: Query, label: str | None, detector: Detector
+    tx: Transaction, question: Question, label: str | None, detector: Detector
 ) -> None:
     """Answer in place of a person, with the label of a column."""
     name = (label or "").strip()
@@ -151,7 +153,7 @@ def answer_from_column(
         known = any(c.id == row.id for c in detector.classes)
         kind = AnswerKind.KNOWN_CLASS if known else AnswerKind.NEW_CLASS
         class_id = row.id
-    # The query's number makes it idempotent: told twice, it counts once.
+    # The question's number makes it idempotent: told twice, it counts once.
     tx.answers.record(
-        query.id, kind, who=ORACLE, client_id=f"{ORACLE}:{query.id}", class_id=class_id
+        question.id, kind, who=ORACLE, client_id=f"{ORACLE}:{question.id}", class_id=class_id
     )

@@ -12,7 +12,7 @@ from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.batch_reader import BatchReader
 from monitor.feed.contract import Columns
 from monitor.feed.errors import FeedError
-from monitor.feed.feed_storage import Source
+from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.row_parsing import Row
 from monitor.images.decode import Decoding
 from monitor.images.reject_reasons import Rejected
@@ -35,7 +35,7 @@ class ThumbnailReader:
 
     def __init__(
         self,
-        source: Source,
+        source: FeedStorage,
         columns: Columns,
         decoding: Decoding,
         *,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from monitor.config.schema import Gate
+from monitor.config.schema import GateSection
 from monitor.novelty.arrays import Floats
 from monitor.novelty.class_growth import GrownClass, grow_classes
 from monitor.novelty.detector import Detector
@@ -25,7 +25,7 @@ from monitor.store import (
     Occurrence,
     Store,
     Transaction,
-    Update,
+    VersionUpdate,
     commit_settled,
     commit_version,
 )
@@ -115,7 +115,7 @@ def publish_growth(
     found: PoolSettlement,
     samples: PoolSamples,
     parent: int,
-    gate: Gate,
+    gate: GateSection,
     lease: Lease | None,
 ) -> Version | None:
     """Commit what a pool taught, unless the gate objects: then the classes stay as they are."""
@@ -124,7 +124,7 @@ def publish_growth(
     if objection(found.gate_report, gate) is not None:
         return None
     names = {known.id: known.name for known in found.detector.classes}
-    update = Update(
+    update = VersionUpdate(
         key=growth_key(samples.pool_id),
         detector=found.detector,
         parent=parent,

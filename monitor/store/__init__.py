@@ -16,7 +16,7 @@ from monitor.store.store import Store, Transaction
 from monitor.store.version_commit import (
     NewClass,
     Occurrence,
-    Update,
+    VersionUpdate,
     commit_version,
     refuse_version,
     release_version,
@@ -32,7 +32,7 @@ __all__ = [
     "Severity",
     "Store",
     "Transaction",
-    "Update",
+    "VersionUpdate",
     "check",
     "commit_batches",
     "commit_settled",

@@ -88,8 +88,8 @@ def by_source(tx: Transaction) -> dict[str, Account]:
 def unopened(tx: Transaction) -> int:
     """Files of which nobody knows how many images they hold."""
     condition = (files.c.rows.is_(None)) & (files.c.state != FileState.DROPPED)
-    query = select(func.count()).select_from(files).where(condition)
-    return int(tx.connection.execute(query).scalar_one())
+    question = select(func.count()).select_from(files).where(condition)
+    return int(tx.connection.execute(question).scalar_one())
 
 
 def _places() -> list[ColumnElement[int]]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from sqlalchemy import func, insert, select
 
 from monitor.store.classes import Classes
-from monitor.store.errors import ClientIdReused, NotFound, QueryClosed, WrongState
-from monitor.store.queries import Queries
-from monitor.store.records import Answer, Query
+from monitor.store.errors import ClientIdReused, NotFound, QuestionClosed, WrongState
+from monitor.store.questions import Questions
+from monitor.store.records import Answer, Question
 from monitor.store.repository import Repository
-from monitor.store.states import AnswerKind, AnswerOutcome, QueryState
-from monitor.store.tables import answers, queries
+from monitor.store.states import AnswerKind, AnswerOutcome, QuestionState
+from monitor.store.tables import answers, questions
 
 _WITH_CLASS = frozenset({AnswerKind.KNOWN_CLASS, AnswerKind.NEW_CLASS})
 
@@ -35,7 +35,7 @@ class Answers(Repository):
 
     def record(
         self,
-        query_id: int,
+        question_id: int,
         kind: AnswerKind,
         *,
         who: str,
@@ -44,26 +44,26 @@ class Answers(Repository):
     ) -> Recorded:
         """Take an answer; sending it again with the same ``client_id`` changes nothing."""
         if kind is AnswerKind.UNDO:
-            raise WrongState(f"query {query_id}: use undo() to take an answer back")
+            raise WrongState(f"question {question_id}: use undo() to take an answer back")
         if (class_id is not None) != (kind in _WITH_CLASS):
             raise WrongState(
-                f"query {query_id}: the answer {kind} goes "
+                f"question {question_id}: the answer {kind} goes "
                 f"{'with' if kind in _WITH_CLASS else 'without'} a class id"
             )
         if class_id is not None:
             Classes(self._connection, self._now).get(class_id)
-        earlier = self._sent_before(client_id, query_id, kind)
+        earlier = self._sent_before(client_id, question_id, kind)
         if earlier is not None:
             return Recorded(earlier, repeated=True)
-        open_queries = Queries(self._connection, self._now)
-        query = open_queries.get(query_id)
-        if query.state is QueryState.CLOSED:
-            raise QueryClosed(_closed(query))
-        first = query.state is QueryState.OPEN
+        open_questions = Questions(self._connection, self._now)
+        question = open_questions.get(question_id)
+        if question.state is QuestionState.CLOSED:
+            raise QuestionClosed(_closed(question))
+        first = question.state is QuestionState.OPEN
         outcome = AnswerOutcome.ACCEPTED if first else AnswerOutcome.CONFLICT
-        answer = self._append(query_id, kind, class_id, outcome, None, who, client_id)
+        answer = self._append(question_id, kind, class_id, outcome, None, who, client_id)
         if first:
-            open_queries.set_answer(query_id, answer.id)
+            open_questions.set_answer(question_id, answer.id)
         return Recorded(answer)
 
     def people_by_class(self) -> dict[str, int]:
@@ -81,31 +81,31 @@ class Answers(Repository):
         found = self._connection.execute(select(func.count(answers.c.who.distinct())))
         return int(found.scalar() or 0)
 
-    def undo(self, query_id: int, *, who: str, client_id: str) -> Recorded:
+    def undo(self, question_id: int, *, who: str, client_id: str) -> Recorded:
         """Take the standing answer back and open the question again, until its round ends.
 
         Conflicting answers are not promoted: whoever looks at the question sees them and
         decides anew.
         """
-        earlier = self._sent_before(client_id, query_id, AnswerKind.UNDO)
+        earlier = self._sent_before(client_id, question_id, AnswerKind.UNDO)
         if earlier is not None:
             return Recorded(earlier, repeated=True)
-        open_queries = Queries(self._connection, self._now)
-        query = open_queries.get(query_id)
-        if query.state is QueryState.CLOSED:
-            raise QueryClosed(_closed(query))
-        if query.answer_id is None:
-            raise WrongState(f"query {query_id}: has no answer that could be taken back")
+        open_questions = Questions(self._connection, self._now)
+        question = open_questions.get(question_id)
+        if question.state is QuestionState.CLOSED:
+            raise QuestionClosed(_closed(question))
+        if question.answer_id is None:
+            raise WrongState(f"question {question_id}: has no answer that could be taken back")
         undo = self._append(
-            query_id,
+            question_id,
             AnswerKind.UNDO,
             None,
             AnswerOutcome.ACCEPTED,
-            query.answer_id,
+            question.answer_id,
             who,
             client_id,
         )
-        open_queries.set_answer(query_id, None)
+        open_questions.set_answer(question_id, None)
         return Recorded(undo)
 
     def get(self, answer_id: int) -> Answer:
@@ -114,31 +114,31 @@ class Answers(Repository):
             raise NotFound(f"answer {answer_id}: there is no such answer")
         return found
 
-    def of_query(self, query_id: int) -> list[Answer]:
+    def of_question(self, question_id: int) -> list[Answer]:
         """Everything ever said about a question, in order."""
         return self._all(
             Answer,
-            select(answers).where(answers.c.query_id == query_id).order_by(answers.c.id),
+            select(answers).where(answers.c.question_id == question_id).order_by(answers.c.id),
         )
 
     def standing(self, pool_id: int) -> dict[int, Answer]:
-        """The answers that count, by query id: what a replay of the inner loop is fed."""
+        """The answers that count, by question id: what a replay of the inner loop is fed."""
         found = self._all(
             Answer,
             select(answers)
-            .join(queries, queries.c.answer_id == answers.c.id)
-            .where(queries.c.pool_id == pool_id)
-            .order_by(answers.c.query_id),
+            .join(questions, questions.c.answer_id == answers.c.id)
+            .where(questions.c.pool_id == pool_id)
+            .order_by(answers.c.question_id),
         )
-        return {answer.query_id: answer for answer in found}
+        return {answer.question_id: answer for answer in found}
 
     def last_undoable(self, who: str) -> Answer | None:
         """The latest answer of a person that can still be taken back (also after a reload)."""
         return self._first(
             Answer,
             select(answers)
-            .join(queries, queries.c.answer_id == answers.c.id)
-            .where(answers.c.who == who, queries.c.state == QueryState.ANSWERED)
+            .join(questions, questions.c.answer_id == answers.c.id)
+            .where(answers.c.who == who, questions.c.state == QuestionState.ANSWERED)
             .order_by(answers.c.id.desc()),
         )
 
@@ -157,18 +157,18 @@ class Answers(Repository):
             select(answers).where(answers.c.who == who).order_by(answers.c.id.desc()).limit(limit),
         )
 
-    def _sent_before(self, client_id: str, query_id: int, kind: AnswerKind) -> Answer | None:
+    def _sent_before(self, client_id: str, question_id: int, kind: AnswerKind) -> Answer | None:
         found = self._first(Answer, select(answers).where(answers.c.client_id == client_id))
-        if found is not None and (found.query_id != query_id or found.kind is not kind):
+        if found is not None and (found.question_id != question_id or found.kind is not kind):
             raise ClientIdReused(
-                f"client id {client_id!r}: was already used for {found.kind} on query "
-                f"{found.query_id}; use a fresh id for every request"
+                f"client id {client_id!r}: was already used for {found.kind} on question "
+                f"{found.question_id}; use a fresh id for every request"
             )
         return found
 
     def _append(
         self,
-        query_id: int,
+        question_id: int,
         kind: AnswerKind,
         class_id: str | None,
         outcome: AnswerOutcome,
@@ -178,7 +178,7 @@ class Answers(Repository):
     ) -> Answer:
         answer = Answer(
             id=self._next_id(answers.c.id),
-            query_id=query_id,
+            question_id=question_id,
             kind=kind,
             class_id=class_id,
             outcome=outcome,
@@ -193,8 +193,8 @@ class Answers(Repository):
         return answer
 
 
-def _closed(query: Query) -> str:
+def _closed(question: Question) -> str:
     return (
-        f"query {query.id}: round {query.round} of pool {query.pool_id} has ended and its "
-        "answers were used; correct the class on the classes page or roll the detector back"
+        f"question {question.id}: round {question.round} of pool {question.pool_id} has ended and "
+        "its answers were used; correct the class on the classes page or roll the detector back"
     )

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from pyarrow import fs as pafs
 
-from monitor.errors import Kind, kind_of
+from monitor.errors import ErrorKind, kind_of
 from monitor.store.errors import DiskUnavailable, StoreAddress
 from monitor.store.file_modes import FILE_MODE, FOLDER_MODE
 
@@ -33,7 +33,7 @@ _SUFFIX = ".tmp"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     """One file of a listing, its name relative to the folder."""
 
     name: str
@@ -164,14 +164,14 @@ class Folder:
                 digest.update(piece)
         return digest.hexdigest()
 
-    def list(self, name: str = "", *, recursive: bool = True) -> list[Entry]:
+    def list(self, name: str = "", *, recursive: bool = True) -> list[FolderEntry]:
         """The files below ``name``, temporaries included, sorted; none if there is no folder."""
         selector = pafs.FileSelector(self.path(name), allow_not_found=True, recursive=recursive)
         cut = len(self.root) + 1
         with self._disk_errors():
             infos = self.filesystem.get_file_info(selector)
         found = [
-            Entry(info.path[cut:], int(info.size), _utc(info.mtime))
+            FolderEntry(info.path[cut:], int(info.size), _utc(info.mtime))
             for info in infos
             if info.type == pafs.FileType.File
         ]
@@ -257,7 +257,7 @@ class Folder:
             raise
         except OSError as error:
             theirs = not self.is_local and error.errno is None
-            if not theirs and kind_of(error) is not Kind.DISK:
+            if not theirs and kind_of(error) is not ErrorKind.DISK:
                 raise
             raise DiskUnavailable(
                 f"{self.root}: the state's disk takes no more ({' '.join(str(error).split())}); "

@@ -20,7 +20,7 @@ from pathlib import Path
 from sqlalchemy import delete
 
 from monitor import __version__
-from monitor.store.atomic_files import CHUNK, Entry, Folder, is_temporary
+from monitor.store.atomic_files import CHUNK, Folder, FolderEntry, is_temporary
 from monitor.store.database import DATABASE_FILE
 from monitor.store.database_copy import copy_rows, is_empty
 from monitor.store.errors import BackupIncomplete, RestoreRefused
@@ -172,7 +172,7 @@ def _copy_sqlite(live: sqlite3.Connection, target: Path) -> None:
         live.backup(copy)
 
 
-def _files(folder: Folder) -> Iterator[Entry]:
+def _files(folder: Folder) -> Iterator[FolderEntry]:
     """The files of a state beside its database: committed ones, and those about to be named."""
     for entry in folder.list():
         first = entry.name.partition("/")[0]
@@ -182,7 +182,7 @@ def _files(folder: Folder) -> Iterator[Entry]:
             yield entry
 
 
-def _copy_new(source: Folder, target: Folder, entry: Entry) -> int:
+def _copy_new(source: Folder, target: Folder, entry: FolderEntry) -> int:
     """Copy a file unless it is there already; returns the bytes moved.
 
     The size is enough to know one again: the check that follows reads every byte, and what

@@ -21,7 +21,7 @@ from monitor.store.batch_commit_plan import (
 from monitor.store.errors import StoreError
 from monitor.store.faults import declare, fault_point
 from monitor.store.output_files import STAGING, Span, output_name, spool_name, stage_table
-from monitor.store.records import Batch, Lease, Output, PoolMember
+from monitor.store.records import Batch, Lease, OutputFile, PoolMember
 from monitor.store.states import BatchState
 from monitor.store.store import Store, Transaction
 
@@ -299,7 +299,7 @@ def _record_files(tx: Transaction, files: _StagedFiles) -> None:
     for kind, staged in (("verdicts", files.verdicts), ("rejected", files.rejected)):
         if staged is not None:
             tx.outputs.add(
-                Output(
+                OutputFile(
                     kind=kind,
                     first=span.first,
                     last=span.last,

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from monitor.store.atomic_files import Folder
 from monitor.store.faults import declare, fault_point
 from monitor.store.output_files import KINDS, Span, covered, output_name
-from monitor.store.records import Lease, Output
+from monitor.store.records import Lease, OutputFile
 from monitor.store.recovery import settled
 from monitor.store.settled_rows import KEY, last_of_each
 from monitor.store.store import Store, Transaction
@@ -124,7 +124,7 @@ def _is_rewritten(name: str) -> bool:
     return span is not None and (span.first != span.last or span.generation > 0)
 
 
-def _parts_stand(name: str, known: Mapping[str, Output], on_disk: Collection[str]) -> bool:
+def _parts_stand(name: str, known: Mapping[str, OutputFile], on_disk: Collection[str]) -> bool:
     span = Span.parse(name)
     parts = [
         output.name
@@ -136,7 +136,7 @@ def _parts_stand(name: str, known: Mapping[str, Output], on_disk: Collection[str
 
 def _runs(
     tx: Transaction, kind: str, target_rows: int, least_files: int
-) -> Iterator[tuple[Output, ...]]:
+) -> Iterator[tuple[OutputFile, ...]]:
     """Step 2: runs of neighbours that are worth merging."""
     for group in _groups(tx, kind, target_rows):
         run = _without_large_head(group)
@@ -144,9 +144,9 @@ def _runs(
             yield run
 
 
-def _groups(tx: Transaction, kind: str, target_rows: int) -> Iterator[tuple[Output, ...]]:
+def _groups(tx: Transaction, kind: str, target_rows: int) -> Iterator[tuple[OutputFile, ...]]:
     """Neighbours with nothing still to come between them, up to the target together."""
-    group: list[Output] = []
+    group: list[OutputFile] = []
     total = 0
     for output in tx.outputs.of_kind(kind):
         joined = not group or _settled(tx, kind, group[-1].last, output.first)
@@ -158,7 +158,7 @@ def _groups(tx: Transaction, kind: str, target_rows: int) -> Iterator[tuple[Outp
     yield tuple(group)
 
 
-def _without_large_head(group: tuple[Output, ...]) -> tuple[Output, ...]:
+def _without_large_head(group: tuple[OutputFile, ...]) -> tuple[OutputFile, ...]:
     """Leave out what is larger than all that follows it.
 
     It waits until its followers have grown, so a row is rewritten a few times in its life (the
@@ -186,7 +186,7 @@ def _settled(tx: Transaction, kind: str, after: int, before: int) -> bool:
     return not any(after < output.first < before for output in tx.outputs.of_kind("held"))
 
 
-def _merge(store: Store, kind: str, parts: Sequence[Output], lease: Lease) -> bool:
+def _merge(store: Store, kind: str, parts: Sequence[OutputFile], lease: Lease) -> bool:
     """Steps 3 to 5; False when the parts changed in between (a purge), which is no harm."""
     span = Span(parts[0].first, parts[-1].last)
     name = output_name(kind, span)
@@ -199,7 +199,7 @@ def _merge(store: Store, kind: str, parts: Sequence[Output], lease: Lease) -> bo
             tx.leases.verify(lease)
             replaced = tx.outputs.replace(
                 parts,
-                Output(
+                OutputFile(
                     kind=kind,
                     first=span.first,
                     last=span.last,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monitor.errors import ConcladError, Kind
+from monitor.errors import ConcladError, ErrorKind
 
 
 class StoreError(ConcladError):
@@ -20,19 +20,19 @@ class StoreAddress(StoreError):
 class StoreUnreachable(StoreError):
     """The database does not answer, or broke the connection."""
 
-    kind = Kind.STORE
+    kind = ErrorKind.STORE
 
 
 class StoreBusy(StoreError):
     """Another process kept the write lock for longer than we are willing to wait."""
 
-    kind = Kind.STORE
+    kind = ErrorKind.STORE
 
 
 class DiskUnavailable(StoreError):
     """The disk or bucket of the state is full, read-only, or does not answer."""
 
-    kind = Kind.DISK
+    kind = ErrorKind.DISK
 
 
 class SchemaTooNew(StoreError):
@@ -63,7 +63,7 @@ class BudgetExceeded(StoreError):
     """More questions than the pool's label budget allows."""
 
 
-class QueryClosed(StoreError):
+class QuestionClosed(StoreError):
     """The question's round has ended; an answer can no longer change anything."""
 
 

@@ -9,20 +9,20 @@ from pyarrow import ArrowInvalid
 from sqlalchemy import func, select, text
 
 from monitor.store.account import uneven_files
-from monitor.store.atomic_files import Entry, is_temporary
+from monitor.store.atomic_files import FolderEntry, is_temporary
 from monitor.store.batch_commit_plan import IMAGES
 from monitor.store.compaction import COMPACTED, clear_leftovers, leftovers
 from monitor.store.errors import SnapshotError
 from monitor.store.exemplars import shown_by_exemplars
 from monitor.store.findings import Finding, Severity
 from monitor.store.output_files import KINDS, STAGING, Span, count_rows, spool_folder
-from monitor.store.records import Output, PoolMember
+from monitor.store.records import OutputFile, PoolMember
 from monitor.store.recovery import promises, standing
 from monitor.store.settled_check import settled_findings
 from monitor.store.snapshots import verify_snapshot
-from monitor.store.states import BatchState, FileState, QueryState, VersionState
+from monitor.store.states import BatchState, FileState, QuestionState, VersionState
 from monitor.store.store import Store, Transaction
-from monitor.store.tables import batches, counters, files, pool_members, pools, queries
+from monitor.store.tables import batches, counters, files, pool_members, pools, questions
 from monitor.store.thumbnails import FOLDER as THUMBNAILS
 from monitor.store.thumbnails import thumbnail_name
 
@@ -178,7 +178,7 @@ def _decided(store: Store, tx: Transaction) -> list[str]:
     ]
 
 
-def _stranger(tx: Transaction, entry: Entry, redundant: bool, letter: str) -> Finding:
+def _stranger(tx: Transaction, entry: FolderEntry, redundant: bool, letter: str) -> Finding:
     if redundant:
         return Finding(
             Severity.NOTE,
@@ -204,7 +204,7 @@ def _stranger(tx: Transaction, entry: Entry, redundant: bool, letter: str) -> Fi
     )
 
 
-def _coverage(tx: Transaction, kind: str, known: Iterable[Output]) -> Iterator[Finding]:
+def _coverage(tx: Transaction, kind: str, known: Iterable[OutputFile]) -> Iterator[Finding]:
     """The rows of each file, and of all, against what the ledger says was committed."""
     column = (
         batches.c.known + batches.c.novel
@@ -230,7 +230,7 @@ def _coverage(tx: Transaction, kind: str, known: Iterable[Output]) -> Iterator[F
         )
 
 
-def _file(store: Store, wanted: Output | PoolMember, hashes: bool) -> Iterator[Finding]:
+def _file(store: Store, wanted: OutputFile | PoolMember, hashes: bool) -> Iterator[Finding]:
     where = standing(store.folder, wanted)
     if where is None:
         yield _error("file-missing", wanted.name, "is gone; restore it from a backup")
@@ -284,7 +284,7 @@ def _spools(store: Store, tx: Transaction, hashes: bool) -> Iterator[Finding]:
         yield _stranger(tx, entry, entry.name in dropped, "b")
 
 
-def _dropped_spools(store: Store, tx: Transaction) -> list[Entry]:
+def _dropped_spools(store: Store, tx: Transaction) -> list[FolderEntry]:
     """Files of pools whose features the database has already let go."""
     dropped = tx.connection.execute(select(pools.c.id).where(pools.c.spool_dropped_at.is_not(None)))
     folders = {spool_folder(row.id) for row in dropped}
@@ -322,10 +322,10 @@ def _versions(store: Store, tx: Transaction, hashes: bool) -> Iterator[Finding]:
 
 
 def _questions(tx: Transaction) -> Iterator[Finding]:
-    asked = func.count(queries.c.id)
+    asked = func.count(questions.c.id)
     uneven = (
         select(pools.c.id, pools.c.asked, pools.c.budget, asked.label("found"))
-        .outerjoin(queries, queries.c.pool_id == pools.c.id)
+        .outerjoin(questions, questions.c.pool_id == pools.c.id)
         .group_by(pools.c.id, pools.c.asked, pools.c.budget)
         .having((asked != pools.c.asked) | (asked > pools.c.budget))
     )
@@ -333,20 +333,20 @@ def _questions(tx: Transaction) -> Iterator[Finding]:
         yield _error(
             "budget-uneven",
             f"pool {row.id}",
-            f"{row.found} queries stand, {row.asked} are counted, {row.budget} are allowed",
+            f"{row.found} questions stand, {row.asked} are counted, {row.budget} are allowed",
         )
-    speechless = select(queries.c.id).where(
-        queries.c.state == QueryState.ANSWERED, queries.c.answer_id.is_(None)
+    speechless = select(questions.c.id).where(
+        questions.c.state == QuestionState.ANSWERED, questions.c.answer_id.is_(None)
     )
     for row in tx.connection.execute(speechless):
-        yield _error("answer-missing", f"query {row.id}", "is answered but has no answer")
+        yield _error("answer-missing", f"question {row.id}", "is answered but has no answer")
 
 
 def _thumbnails(store: Store, tx: Transaction, hashes: bool) -> Iterator[Finding]:
     wanted = {
         thumbnail_name(row.thumbnail)
         for row in tx.connection.execute(
-            select(queries.c.thumbnail).where(queries.c.thumbnail.is_not(None)).distinct()
+            select(questions.c.thumbnail).where(questions.c.thumbnail.is_not(None)).distinct()
         )
     } | {thumbnail_name(digest) for digest in shown_by_exemplars(tx)}
     present = {e.name for e in store.folder.list(THUMBNAILS) if not is_temporary(e.name)}
@@ -374,7 +374,7 @@ def _temporaries(store: Store, tx: Transaction) -> Iterator[Finding]:
         )
 
 
-def _old_temporaries(store: Store, tx: Transaction) -> list[Entry]:
+def _old_temporaries(store: Store, tx: Transaction) -> list[FolderEntry]:
     promised = _promises(store, tx)
     folders = (*KINDS, "features", "detectors", THUMBNAILS, STAGING)
     return [

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from monitor.store.errors import NotFound, WrongState
-from monitor.store.records import Batch, File, FileStat
+from monitor.store.records import Batch, FileRow, FileStat
 from monitor.store.repository import Repository, chunks
 from monitor.store.states import BatchState, FileState
 from monitor.store.tables import batches, files
@@ -30,15 +30,15 @@ from monitor.store.tables import batches, files
 class Listing:
     """What a listing of the feed brought."""
 
-    new: tuple[File, ...]
-    changed: tuple[File, ...]
+    new: tuple[FileRow, ...]
+    changed: tuple[FileRow, ...]
     """Files that differ from what was read of them: a person must hear of it."""
     unchanged: int
-    replaced: tuple[File, ...] = ()
+    replaced: tuple[FileRow, ...] = ()
     """Files that differ and of which nothing had been read: they are new again."""
-    returned: tuple[File, ...] = ()
+    returned: tuple[FileRow, ...] = ()
     """Files that were gone and are there again."""
-    unsure: tuple[File, ...] = ()
+    unsure: tuple[FileRow, ...] = ()
     """Files whose time alone differs. Nothing was changed about them: whoever knows the hash of
     their footers registers them again with it."""
 
@@ -84,9 +84,9 @@ class Files(Repository):
         the event). A file whose time alone differs is the same if its footer is.
         """
         new: list[FileStat] = []
-        touched: list[tuple[File, FileStat]] = []
-        returned: list[File] = []
-        unsure: list[File] = []
+        touched: list[tuple[FileRow, FileStat]] = []
+        returned: list[FileRow] = []
+        unsure: list[FileRow] = []
         unchanged = 0
         for piece in chunks(listing):
             known = {file.path: file for file in self.by_paths([stat.path for stat in piece])}
@@ -116,12 +116,12 @@ class Files(Repository):
             unsure=tuple(unsure),
         )
 
-    def _enter(self, stats: Sequence[FileStat]) -> list[File]:
+    def _enter(self, stats: Sequence[FileStat]) -> list[FileRow]:
         if not stats:
             return []
         first = self._next_id(files.c.id)
         entered = [
-            File(
+            FileRow(
                 id=first + offset,
                 path=stat.path,
                 size=stat.size,
@@ -139,7 +139,7 @@ class Files(Repository):
         self._connection.execute(insert(files), [_values(file) for file in entered])
         return entered
 
-    def _touch(self, file: File, stat: FileStat) -> File:
+    def _touch(self, file: FileRow, stat: FileStat) -> FileRow:
         """Another file stands under the name."""
         of_file = batches.c.file_id == file.id
         was_read = self._connection.execute(
@@ -157,7 +157,7 @@ class Files(Repository):
             )
         return self.get(file.id)
 
-    def _restore(self, file: File, stat: FileStat) -> File:
+    def _restore(self, file: FileRow, stat: FileStat) -> FileRow:
         """A file that was gone is there again: it goes on where it was."""
         self._connection.execute(
             update(batches)
@@ -168,26 +168,26 @@ class Files(Repository):
         self._set(file.id, state=state, reason=None, mtime_ns=stat.mtime_ns)
         return self.get(file.id)
 
-    def by_paths(self, paths: Sequence[str]) -> list[File]:
-        return self._all(File, select(files).where(files.c.path.in_(paths)))
+    def by_paths(self, paths: Sequence[str]) -> list[FileRow]:
+        return self._all(FileRow, select(files).where(files.c.path.in_(paths)))
 
-    def get(self, file_id: int) -> File:
-        found = self._first(File, select(files).where(files.c.id == file_id))
+    def get(self, file_id: int) -> FileRow:
+        found = self._first(FileRow, select(files).where(files.c.id == file_id))
         if found is None:
             raise NotFound(f"file {file_id}: not in the ledger")
         return found
 
-    def get_many(self, file_ids: Iterable[int]) -> list[File]:
+    def get_many(self, file_ids: Iterable[int]) -> list[FileRow]:
         """Those of the files that are in the ledger."""
-        found: list[File] = []
+        found: list[FileRow] = []
         for piece in chunks(sorted(set(file_ids))):
-            found += self._all(File, select(files).where(files.c.id.in_(piece)))
+            found += self._all(FileRow, select(files).where(files.c.id.in_(piece)))
         return found
 
-    def in_state(self, state: FileState, *, limit: int = 1000, after: int = 0) -> list[File]:
+    def in_state(self, state: FileState, *, limit: int = 1000, after: int = 0) -> list[FileRow]:
         """In the order they were first seen; pass the last id as ``after`` to go on."""
         return self._all(
-            File,
+            FileRow,
             select(files)
             .where(files.c.state == state, files.c.id > after)
             .order_by(files.c.id)
@@ -465,8 +465,8 @@ _EMPTY_BATCH: dict[str, Any] = {
 }
 
 
-def _values(file: File) -> dict[str, Any]:
-    return {name: getattr(file, name) for name in File.__slots__}
+def _values(file: FileRow) -> dict[str, Any]:
+    return {name: getattr(file, name) for name in FileRow.__slots__}
 
 
 def unread(whole: tuple[int, int], read: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -492,7 +492,7 @@ def _end(ranges: Sequence[tuple[int, int]]) -> int:
     return max((first + count for first, count in ranges), default=0)
 
 
-def _same(file: File, stat: FileStat) -> bool | None:
+def _same(file: FileRow, stat: FileStat) -> bool | None:
     """Whether a file is what it was; None if only its footer could tell."""
     if file.size != stat.size:
         return False
@@ -503,7 +503,7 @@ def _same(file: File, stat: FileStat) -> bool | None:
     return None if file.digest is not None and stat.digest is None else False
 
 
-def _difference(file: File, stat: FileStat) -> str:
+def _difference(file: FileRow, stat: FileStat) -> str:
     if file.size != stat.size:
         return f"was {file.size} bytes when read, is {stat.size} now"
     return "was modified after it had been read"

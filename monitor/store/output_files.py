@@ -132,7 +132,7 @@ def features_schema(dimension: int) -> pa.Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OutputKind:
     """A folder of output files: its columns and the letter its numbers begin with."""
 
     folder: str
@@ -140,15 +140,15 @@ class Kind:
     schema: pa.Schema
 
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, OutputKind] = {
     kind.folder: kind
     for kind in (
-        Kind("verdicts", "b", VERDICTS),
-        Kind("rejected", "b", REJECTED),
-        Kind("discoveries", "v", DISCOVERIES),
+        OutputKind("verdicts", "b", VERDICTS),
+        OutputKind("rejected", "b", REJECTED),
+        OutputKind("discoveries", "v", DISCOVERIES),
         # Discoveries of a version that the gate holds; they become visible with it.
-        Kind("held", "v", DISCOVERIES),
-        Kind("settled", "s", SETTLED),
+        OutputKind("held", "v", DISCOVERIES),
+        OutputKind("settled", "s", SETTLED),
     )
 }
 

@@ -10,9 +10,9 @@ from sqlalchemy import select
 from monitor.store.atomic_files import Folder
 from monitor.store.output_files import read_table
 from monitor.store.repository import chunks
-from monitor.store.states import QueryState
+from monitor.store.states import QuestionState
 from monitor.store.store import Store, Transaction
-from monitor.store.tables import pool_members, queries
+from monitor.store.tables import pool_members, questions
 
 Key = tuple[str, str]
 """A source and an image id."""
@@ -56,8 +56,8 @@ def open_questions(tx: Transaction, images: Sequence[Key]) -> list[int]:
     found: list[int] = []
     for piece in chunks([image for _, image in images]):
         rows = tx.connection.execute(
-            select(queries.c.id, queries.c.source_id, queries.c.image_id).where(
-                queries.c.state == QueryState.OPEN, queries.c.image_id.in_(piece)
+            select(questions.c.id, questions.c.source_id, questions.c.image_id).where(
+                questions.c.state == QuestionState.OPEN, questions.c.image_id.in_(piece)
             )
         )
         found += [int(id) for id, source, image in rows if (source, image) in wanted]

@@ -16,7 +16,7 @@ from monitor.store.states import PoolState
 from monitor.store.tables import pool_members, pools
 
 
-class Pools(Repository):
+class PoolRepository(Repository):
     """Pools and the spooled files that belong to them.
 
     Membership is one row per spooled file, not per image: a features file holds exactly the
@@ -128,7 +128,7 @@ class Pools(Repository):
         evidence: Mapping[str, Any] | None = None,
         event: PoolEvent = PoolEvent.TRIGGERED,
     ) -> Pool:
-        """Start the inner loop: from here on the pool may open up to ``budget`` queries."""
+        """Start the inner loop: from here on the pool may open up to ``budget`` questions."""
         self.apply(pool_id, event, evidence=evidence)
         self._set(pool_id, budget=budget, detector_version=detector_version)
         return self.get(pool_id)

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import delete, func, select, update
 
 from monitor.store.errors import NotFound
-from monitor.store.records import File
+from monitor.store.records import FileRow
 from monitor.store.repository import Repository, chunks
 from monitor.store.states import SET_ASIDE, BatchState, FileState
 from monitor.store.tables import batches, files
@@ -105,19 +105,19 @@ class Quarantine(Repository):
             raise NotFound(f"{missing}: is not set aside; 'conclad quarantine list' shows what is")
         return chosen
 
-    def _files(self, with_batches: Iterable[int], paths: Sequence[str] | None) -> Sequence[File]:
+    def _files(self, with_batches: Iterable[int], paths: Sequence[str] | None) -> Sequence[FileRow]:
         found = {
             file.id: file
-            for file in self._all(File, select(files).where(files.c.state.in_(SET_ASIDE)))
+            for file in self._all(FileRow, select(files).where(files.c.state.in_(SET_ASIDE)))
         }
         for piece in chunks(sorted(set(with_batches) - set(found))):
-            some = self._all(File, select(files).where(files.c.id.in_(piece)))
+            some = self._all(FileRow, select(files).where(files.c.id.in_(piece)))
             found.update((file.id, file) for file in some)
         wanted = None if paths is None else set(paths)
         return [f for _, f in sorted(found.items()) if wanted is None or f.path in wanted]
 
 
-def _rows(ranges: Sequence[tuple[int, int]], file: File) -> int | None:
+def _rows(ranges: Sequence[tuple[int, int]], file: FileRow) -> int | None:
     if file.rows is None:
         return None
     return sum(last - first + 1 for first, last in ranges)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from monitor.store.errors import NotFound, WrongState
 from monitor.store.output_files import KNOWN, NOVEL, SETTLED_VERDICTS, VERDICTS
-from monitor.store.records import ClassRow, Output
+from monitor.store.records import ClassRow, OutputFile
 from monitor.store.recovery import settled
 from monitor.store.settled_rows import KEY, LOOKS, May, row_groups, standing_rows
 from monitor.store.store import Store, Transaction
@@ -162,7 +162,7 @@ def find_class(tx: Transaction, text: str) -> ClassRow:
 
 
 def _stream(
-    store: Store, outputs: Sequence[Output], wanted: _Wanted, classes: Mapping[str, ClassRow]
+    store: Store, outputs: Sequence[OutputFile], wanted: _Wanted, classes: Mapping[str, ClassRow]
 ) -> Iterator[pa.RecordBatch]:
     for group in _groups(outputs):
         beside = _Settled(store, group)
@@ -177,8 +177,8 @@ def _stream(
                     yield rows
 
 
-def _groups(outputs: Sequence[Output]) -> Iterator[list[Output]]:
-    group: list[Output] = []
+def _groups(outputs: Sequence[OutputFile]) -> Iterator[list[OutputFile]]:
+    group: list[OutputFile] = []
     for output in outputs:
         if group and sum(one.rows for one in group) + output.rows > GROUP_ROWS:
             yield group
@@ -191,7 +191,7 @@ def _groups(outputs: Sequence[Output]) -> Iterator[list[Output]]:
 class _Settled:
     """The settled rows that stand beside the verdicts of some files, read when they are needed."""
 
-    def __init__(self, store: Store, group: Sequence[Output]) -> None:
+    def __init__(self, store: Store, group: Sequence[OutputFile]) -> None:
         self._store, self._first, self._last = store, group[0].first, group[-1].last
         self._loaded: tuple[pa.Table, Any] | None = None
 
@@ -246,7 +246,7 @@ def _today(rows: pa.RecordBatch, classes: Mapping[str, ClassRow]) -> pa.RecordBa
 
 
 def _read(
-    store: Store, output: Output, listed: Sequence[Output], may: dict[str, May]
+    store: Store, output: OutputFile, listed: Sequence[OutputFile], may: dict[str, May]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file; if it has been merged since it was listed, its part of the merged one."""
     name, skipped = settled(store.folder, output), 0
@@ -266,7 +266,7 @@ def _read(
             name, skipped = _merged(store, output, listed)
 
 
-def _merged(store: Store, output: Output, listed: Sequence[Output]) -> tuple[str, int]:
+def _merged(store: Store, output: OutputFile, listed: Sequence[OutputFile]) -> tuple[str, int]:
     """Where the rows of a file are now: merging keeps the order of its parts."""
     with store.reading() as tx:
         around = [

@@ -14,7 +14,7 @@ from monitor.store.states import (
     ClassOrigin,
     FileState,
     PoolState,
-    QueryState,
+    QuestionState,
     VersionState,
 )
 
@@ -31,7 +31,7 @@ class FileStat:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class FileRow:
     id: int
     path: str
     size: int
@@ -63,7 +63,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputFile:
     """One Parquet file of the outputs and the numbers (batches, versions, settlements) it covers.
 
     ``staged`` is where the file waited for its name when it was committed; only recovery asks.
@@ -139,7 +139,7 @@ class Settlement:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class PoolSample:
     """What a question is about: a row of a spooled file, and where its image is.
 
     ``batch_id`` and ``spool_row`` are the file's ``PoolMember.batch_id`` and the row in it.
@@ -160,7 +160,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class Question:
     id: int
     pool_id: int
     round: int
@@ -176,7 +176,7 @@ class Query:
     nearest_class: str | None
     suggestion: Mapping[str, Any]
     thumbnail: str | None
-    state: QueryState
+    state: QuestionState
     lease_owner: str | None
     lease_until: datetime | None
     answer_id: int | None
@@ -187,7 +187,7 @@ class Query:
 @dataclass(frozen=True, slots=True)
 class Answer:
     id: int
-    query_id: int
+    question_id: int
     kind: AnswerKind
     class_id: str | None
     outcome: AnswerOutcome

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from monitor.store.atomic_files import Folder
 from monitor.store.faults import declare, fault_point
 from monitor.store.output_files import STAGING, Span
-from monitor.store.records import Lease, Output, PoolMember
+from monitor.store.records import Lease, OutputFile, PoolMember
 from monitor.store.repository import chunks
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import outputs, pool_members
@@ -75,7 +75,7 @@ def promises(tx: Transaction, staged: list[str]) -> dict[str, str]:
     return found
 
 
-def standing(folder: Folder, file: Output | PoolMember) -> str | None:
+def standing(folder: Folder, file: OutputFile | PoolMember) -> str | None:
     """Where a committed file is: under its name, still staged, or (None) nowhere."""
     if folder.size(file.name) is not None:
         return file.name
@@ -85,7 +85,7 @@ def standing(folder: Folder, file: Output | PoolMember) -> str | None:
     return file.name if folder.size(file.name) is not None else None
 
 
-def settled(folder: Folder, file: Output | PoolMember) -> str:
+def settled(folder: Folder, file: OutputFile | PoolMember) -> str:
     """The name of a committed file, after giving it to the file if nobody has yet."""
     if file.staged is not None and folder.size(file.name) is None:
         folder.settle(file.staged, file.name)

@@ -27,12 +27,12 @@ from monitor.store.output_files import (
     stage_table,
 )
 from monitor.store.pool_transitions import FINISHED_POOLS
-from monitor.store.records import Output, Pool
+from monitor.store.records import OutputFile, Pool
 from monitor.store.recovery import settled
 from monitor.store.settlements import is_settled
-from monitor.store.states import QueryState
+from monitor.store.states import QuestionState
 from monitor.store.store import Store, Transaction
-from monitor.store.tables import pools, queries
+from monitor.store.tables import pools, questions
 from monitor.store.thumbnails import thumbnail_name
 
 declare(
@@ -87,7 +87,7 @@ def _drop_spool(store: Store, pool_id: int) -> None:
 def drop_thumbnails(store: Store, *, before: datetime) -> int:
     """Delete the pictures of questions that were closed before this moment."""
     with store.transaction() as tx:
-        condition = (queries.c.state == QueryState.CLOSED) & (queries.c.closed_at < before)
+        condition = (questions.c.state == QuestionState.CLOSED) & (questions.c.closed_at < before)
         digests = _forget_thumbnails(tx, condition)
     for digest in digests:
         store.folder.delete(thumbnail_name(digest))
@@ -106,8 +106,8 @@ def purge(store: Store, source: str, *, before: datetime) -> Purged:
     """
     rows = {kind: _purge_outputs(store, kind, source, before) for kind in KINDS}
     with store.transaction() as tx:
-        condition = (queries.c.source_id == source) & (
-            queries.c.captured_at.is_(None) | (queries.c.captured_at < before)
+        condition = (questions.c.source_id == source) & (
+            questions.c.captured_at.is_(None) | (questions.c.captured_at < before)
         )
         digests = _forget_thumbnails(tx, condition, forget_exemplars(tx, source, before))
     for digest in digests:
@@ -163,16 +163,16 @@ def _forget_thumbnails(
         *(
             str(row.thumbnail)
             for row in tx.connection.execute(
-                select(queries.c.thumbnail).where(condition, queries.c.thumbnail.is_not(None))
+                select(questions.c.thumbnail).where(condition, questions.c.thumbnail.is_not(None))
             )
         ),
     ]
-    tx.connection.execute(update(queries).where(condition).values(thumbnail=None))
+    tx.connection.execute(update(questions).where(condition).values(thumbnail=None))
     kept = shown_by_exemplars(tx)
     return [
         digest
         for digest in dict.fromkeys(wanted)
-        if digest not in kept and not tx.queries.shows(digest)
+        if digest not in kept and not tx.questions.shows(digest)
     ]
 
 
@@ -182,7 +182,7 @@ def _purge_outputs(store: Store, kind: str, source: str, before: datetime) -> in
     return sum(_purge_output(store, output, source, before) for output in outputs)
 
 
-def _purge_output(store: Store, output: Output, source: str, before: datetime) -> int:
+def _purge_output(store: Store, output: OutputFile, source: str, before: datetime) -> int:
     """Rewrite one file without the rows, by the same steps as a compaction."""
     timed = "captured_at" in KINDS[output.kind].schema.names
     if not timed and output.committed_at >= before:

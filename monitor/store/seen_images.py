@@ -19,7 +19,7 @@ _LOOKUP = select(seen.c.digest, seen.c.batch_id).where(
 )
 
 
-class Seen(Repository):
+class SeenImages(Repository):
     """The digests of every image that has a verdict."""
 
     def lookup(self, digests: Iterable[bytes]) -> dict[bytes, int]:

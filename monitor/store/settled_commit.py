@@ -22,7 +22,7 @@ from monitor.store.output_files import (
     stage_table,
 )
 from monitor.store.pool_transitions import FINISHED_POOLS
-from monitor.store.records import Count, Lease, Output, Settlement
+from monitor.store.records import Count, Lease, OutputFile, Settlement
 from monitor.store.store import Store, Transaction
 from monitor.store.version_commit import Occurrence
 
@@ -169,7 +169,7 @@ def _record(tx: Transaction, made: Settlement, staged: Staged) -> Staged:
     """Step 3b for the file; returns it with the name that it shall have."""
     name = output_name("settled", Span(made.number, made.number))
     tx.outputs.add(
-        Output(
+        OutputFile(
             kind="settled",
             first=made.number,
             last=made.number,

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from monitor.store.atomic_files import Folder
 from monitor.store.output_files import SETTLED
-from monitor.store.records import Output
+from monitor.store.records import OutputFile
 from monitor.store.recovery import settled
 from monitor.store.store import Store, Transaction
 
@@ -55,7 +55,7 @@ def standing_rows(store: Store, pool_ids: Collection[int]) -> pa.Table:
     raise AssertionError("the last look returns or raises")
 
 
-def settled_outputs(tx: Transaction, pool_ids: Collection[int]) -> list[Output]:
+def settled_outputs(tx: Transaction, pool_ids: Collection[int]) -> list[OutputFile]:
     """The files that hold settled rows of these pools, in the order of their settlements."""
     numbers = np.asarray([one.number for one in tx.settlements.of_pools(sorted(pool_ids))])
     return [
@@ -65,7 +65,7 @@ def settled_outputs(tx: Transaction, pool_ids: Collection[int]) -> list[Output]:
     ]
 
 
-def _read(store: Store, outputs: Sequence[Output], pool_ids: Collection[int]) -> pa.Table:
+def _read(store: Store, outputs: Sequence[OutputFile], pool_ids: Collection[int]) -> pa.Table:
     wanted = pa.array(sorted(pool_ids), pa.int64())
     least, most = min(pool_ids, default=0), max(pool_ids, default=0)
     pieces: list[pa.RecordBatch] = []

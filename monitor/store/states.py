@@ -45,7 +45,7 @@ class PoolState(StrEnum):
     HELD = "held"
 
 
-class QueryState(StrEnum):
+class QuestionState(StrEnum):
     """A question: open, answered (can be undone), or closed with its round."""
 
     OPEN = "open"

@@ -13,7 +13,7 @@ from typing import Self
 from pyarrow import fs as pafs
 from sqlalchemy import Connection
 
-from monitor.errors import Kind, kind_of
+from monitor.errors import ErrorKind, kind_of
 from monitor.store.answers import Answers
 from monitor.store.atomic_files import Folder
 from monitor.store.classes import Classes
@@ -26,11 +26,11 @@ from monitor.store.leases import Leases
 from monitor.store.ledger import Batches, Files
 from monitor.store.migrations import migrate
 from monitor.store.output_index import Outputs
-from monitor.store.pools import Pools
+from monitor.store.pools import PoolRepository
 from monitor.store.quarantine import Quarantine
-from monitor.store.queries import Queries
+from monitor.store.questions import Questions
 from monitor.store.records import Lease
-from monitor.store.seen_images import Seen
+from monitor.store.seen_images import SeenImages
 from monitor.store.settlements import Settlements
 
 Clock = Callable[[], datetime]
@@ -47,11 +47,11 @@ class Transaction:
         self.files = Files(connection, now)
         self.batches = Batches(connection, now)
         self.quarantine = Quarantine(connection, now)
-        self.seen = Seen(connection, now)
+        self.seen = SeenImages(connection, now)
         self.outputs = Outputs(connection, now)
-        self.pools = Pools(connection, now)
+        self.pools = PoolRepository(connection, now)
         self.settlements = Settlements(connection, now)
-        self.queries = Queries(connection, now)
+        self.questions = Questions(connection, now)
         self.answers = Answers(connection, now)
         self.classes = Classes(connection, now)
         self.versions = Versions(connection, now)
@@ -183,7 +183,7 @@ def _make_folder(path: Path) -> None:
     try:
         make_private_folder(path)
     except OSError as error:
-        problem = DiskUnavailable if kind_of(error) is Kind.DISK else StoreAddress
+        problem = DiskUnavailable if kind_of(error) is ErrorKind.DISK else StoreAddress
         raise problem(
             f"{path}: the state folder cannot be made ({error.strerror}); "
             "choose another with state.dir, or correct its permissions"

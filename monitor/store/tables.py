@@ -32,12 +32,12 @@ from monitor.store.states import (
     ClassOrigin,
     FileState,
     PoolState,
-    QueryState,
+    QuestionState,
     VersionState,
 )
 
 #: Raise it together with a migration that brings the previous layout to this one.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 metadata = MetaData()
 
@@ -183,8 +183,8 @@ settlements = Table(
 
 _open = text("state = 'open'")
 
-queries = Table(
-    "queries",
+questions = Table(
+    "questions",
     metadata,
     Column("id", BigId, primary_key=True, autoincrement=False),
     Column("pool_id", BigId, ForeignKey("pools.id"), nullable=False),
@@ -201,23 +201,23 @@ queries = Table(
     Column("nearest_class", Text),
     Column("suggestion", Document, nullable=False),
     Column("thumbnail", Text),
-    Column("state", Choice(QueryState), nullable=False),
+    Column("state", Choice(QuestionState), nullable=False),
     Column("lease_owner", Text),
     Column("lease_until", UtcTime),
     Column("answer_id", BigId),
     Column("opened_at", UtcTime, nullable=False),
     Column("closed_at", UtcTime),
     UniqueConstraint("pool_id", "batch_id", "spool_row"),
-    Index("queries_by_pool", "pool_id", "round", "id"),
-    Index("queries_open", "id", sqlite_where=_open, postgresql_where=_open),
-    Index("queries_by_thumbnail", "thumbnail"),
+    Index("questions_by_pool", "pool_id", "round", "id"),
+    Index("questions_open", "id", sqlite_where=_open, postgresql_where=_open),
+    Index("questions_by_thumbnail", "thumbnail"),
 )
 
 answers = Table(
     "answers",
     metadata,
     Column("id", BigId, primary_key=True, autoincrement=False),
-    Column("query_id", BigId, ForeignKey("queries.id"), nullable=False),
+    Column("question_id", BigId, ForeignKey("questions.id"), nullable=False),
     Column("kind", Choice(AnswerKind), nullable=False),
     Column("class_id", Text, ForeignKey("classes.id")),
     Column("outcome", Choice(AnswerOutcome), nullable=False),
@@ -225,7 +225,7 @@ answers = Table(
     Column("who", Text, nullable=False),
     Column("at", UtcTime, nullable=False),
     Column("client_id", Text, nullable=False, unique=True),
-    Index("answers_by_query", "query_id", "id"),
+    Index("answers_by_question", "question_id", "id"),
     Index("answers_by_person", "who", "id"),
 )
 

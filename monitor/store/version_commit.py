@@ -21,7 +21,7 @@ from monitor.store.output_files import (
     stage_table,
 )
 from monitor.store.pool_transitions import PoolEvent
-from monitor.store.records import Count, Lease, Output, Version
+from monitor.store.records import Count, Lease, OutputFile, Version
 from monitor.store.snapshots import Snapshot, content_hash, publish_snapshot
 from monitor.store.states import ClassOrigin, VersionState
 from monitor.store.store import Store, Transaction
@@ -62,7 +62,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class VersionUpdate:
     """A version to be published or held, and everything that moves with it.
 
     ``key`` says what the version was made for (``fit:<hash of the input>``, ``pool:12``) and
@@ -87,7 +87,7 @@ class Update:
     also: Callable[[Transaction], None] | None = None
 
 
-def commit_version(store: Store, update: Update, *, lease: Lease | None = None) -> Version:
+def commit_version(store: Store, update: VersionUpdate, *, lease: Lease | None = None) -> Version:
     """Enter a detector version, and put it into use unless the gate holds it.
 
     1. A key that the store knows is done: its version is returned, nothing happens twice.
@@ -180,7 +180,7 @@ def refuse_version(store: Store, number: int, *, who: str, reason: str) -> Versi
 
 
 def _record(
-    tx: Transaction, update: Update, number: int, snapshot: Snapshot, staged: Staged | None
+    tx: Transaction, update: VersionUpdate, number: int, snapshot: Snapshot, staged: Staged | None
 ) -> Version:
     """Steps 4a (parent), 4c and 4d."""
     _refuse_moved_parent(tx, update.parent)
@@ -247,7 +247,7 @@ def _tell_pool(
         tx.pools.apply(pool_id, event, reason=reason, resolved_by=number)
 
 
-def _stage_discoveries(store: Store, update: Update, number: int) -> Staged | None:
+def _stage_discoveries(store: Store, update: VersionUpdate, number: int) -> Staged | None:
     found = update.discoveries
     if found is None or found.num_rows == 0:
         return None
@@ -258,7 +258,7 @@ def _stage_discoveries(store: Store, update: Update, number: int) -> Staged | No
     return stage_table(store.folder, output_name(kind, Span(number, number)), numbered)
 
 
-def _held(store: Store, number: int) -> tuple[Output | None, Staged | None]:
+def _held(store: Store, number: int) -> tuple[OutputFile | None, Staged | None]:
     with store.reading() as tx:
         held = next((o for o in tx.outputs.of_kind("held") if o.first == number), None)
     if held is None:
@@ -273,8 +273,8 @@ def _class_ids(store: Store, name: str) -> list[str]:
     return sorted(set(column.to_pylist()))
 
 
-def _output(tx: Transaction, kind: str, number: int, staged: Staged, rows: int) -> Output:
-    return Output(
+def _output(tx: Transaction, kind: str, number: int, staged: Staged, rows: int) -> OutputFile:
+    return OutputFile(
         kind=kind,
         first=number,
         last=number,

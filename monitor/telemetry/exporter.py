@@ -23,8 +23,8 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
-from monitor.config.telemetry_section import Metrics
-from monitor.errors import ConcladError, Kind
+from monitor.config.telemetry_section import MetricsSection
+from monitor.errors import ConcladError, ErrorKind
 from monitor.outages import Outages
 from monitor.store import Store
 from monitor.store.shared_names import COORDINATOR_LEASE
@@ -67,7 +67,7 @@ class Exporter:
     >>> store.close()
     """
 
-    def __init__(self, store: Store, settings: Metrics, *, group: str | None = None) -> None:
+    def __init__(self, store: Store, settings: MetricsSection, *, group: str | None = None) -> None:
         self._store = store
         self._settings = settings
         self._registry = CollectorRegistry()
@@ -160,7 +160,7 @@ class Exporter:
 class _Truth(Collector):
     """Looks at the store when somebody asks, but not more often than makes sense."""
 
-    def __init__(self, store: Store, settings: Metrics) -> None:
+    def __init__(self, store: Store, settings: MetricsSection) -> None:
         self._store = store
         self._reader = TruthReader(store)
         self._cap = Cap(store, settings.sources_most)
@@ -184,7 +184,7 @@ class _Truth(Collector):
             shown = self._cap.apply(truth.sources)
         except _UNREADABLE:
             found: Sequence[Family] = ()
-            noted: set[Kind] = set()
+            noted: set[ErrorKind] = set()
         else:
             noted = {outage.kind for outage in truth.outages}
             found = tuple(families(truth, shown))

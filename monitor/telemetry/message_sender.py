@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from monitor.config.telemetry_section import Messages
+from monitor.config.telemetry_section import MessagesSection
 from monitor.store import Store
 from monitor.store.records import Event
 from monitor.telemetry.errors import Undelivered
@@ -51,7 +51,7 @@ class MessageSender(EventSender[Target]):
     def __init__(
         self,
         store: Store,
-        settings: Messages,
+        settings: MessagesSection,
         desk_url: str,
         *,
         poll: float = POLL_SECONDS,

@@ -41,7 +41,7 @@ def compose(store: Store, events: Sequence[Event], desk_url: str) -> Message:
     """One message of all of them.
 
     >>> from datetime import UTC, datetime
-    >>> event = Event(1, datetime(2026, 1, 1, tzinfo=UTC), "queries.opened", None, {"count": 12})
+    >>> event = Event(1, datetime(2026, 1, 1, tzinfo=UTC), "questions.opened", None, {"count": 12})
     >>> import tempfile
     >>> with Store.open(tempfile.mkdtemp()) as store:
     ...     message = compose(store, [event], "https://desk.example")
@@ -71,8 +71,8 @@ def _pictures(store: Store, events: Sequence[Event]) -> list[bytes]:
         for event in events:
             if event.kind == "class.discovered":
                 digests += [one.thumbnail for one in exemplars_of(tx, event.payload["class_id"])]
-            elif event.kind == "queries.opened" and "pool" in event.payload:
-                asked = tx.queries.of_pool(event.payload["pool"], event.payload.get("round"))
+            elif event.kind == "questions.opened" and "pool" in event.payload:
+                asked = tx.questions.of_pool(event.payload["pool"], event.payload.get("round"))
                 digests += [one.thumbnail for one in asked if one.thumbnail is not None]
     found = []
     for digest in dict.fromkeys(digests):
@@ -108,7 +108,7 @@ def _questions(event: Event) -> str:
 
 _WORDS: dict[str, tuple[Callable[[Event], str], str]] = {
     "class.discovered": (_discovered, "/classes"),
-    "queries.opened": (_questions, "/questions"),
+    "questions.opened": (_questions, "/questions"),
     "drift.detected": (_drift, "/"),
     "drift.ended": (lambda e: f"{e.source}: looks as usual again", "/"),
     "detector.updated": (

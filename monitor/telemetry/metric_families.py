@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from monitor import __version__
-from monitor.config.telemetry_section import Metrics
-from monitor.errors import OUTAGES, Kind
+from monitor.config.telemetry_section import MetricsSection
+from monitor.errors import OUTAGES, ErrorKind
 from monitor.store.account import PLACES
 from monitor.store.states import FileState
 from monitor.telemetry.disk_space import Disk
@@ -21,7 +21,7 @@ from monitor.telemetry.metric_families_detector import detector_families
 from monitor.telemetry.metric_family import Family, counter, gauge, labelled, moment
 from monitor.telemetry.source_label_cap import capped
 from monitor.telemetry.status_report import OUTCOMES, age
-from monitor.telemetry.store_summary import Source, Truth
+from monitor.telemetry.store_summary import SourceSummary, StoreSummary
 
 #: Upper borders of the score over T_inner, as the counters name them; 1 is T_inner itself.
 BORDERS = ("0.25", "0.5", "0.75", "0.9", "1", "1.1", "1.25", "1.5", "2", "4", "+Inf")
@@ -35,7 +35,7 @@ SILENT_NAMED = 20
 DESK = "http://localhost:8484"
 
 
-def families(truth: Truth, shown: Sequence[Source]) -> Iterator[Family]:
+def families(truth: StoreSummary, shown: Sequence[SourceSummary]) -> Iterator[Family]:
     """Everything that the store knows; ``shown`` are the sources as they get labels."""
     yield from _monitor(truth)
     yield from _webhooks(truth)
@@ -47,12 +47,12 @@ def families(truth: Truth, shown: Sequence[Source]) -> Iterator[Family]:
 
 
 def page_families(
-    settings: Metrics,
+    settings: MetricsSection,
     *,
     store_up: bool,
     seconds: float,
     disk: Disk | None = None,
-    away: Collection[Kind] = (),
+    away: Collection[ErrorKind] = (),
 ) -> Iterator[Family]:
     """What the page says of itself, also when the store cannot be read."""
     links = (settings.desk_url or DESK, settings.grafana_url, settings.runbooks_url)
@@ -72,9 +72,9 @@ def page_families(
         "feed_up",
         "1 when the folder or bucket of the feed could be listed and read, else 0.",
         (),
-        {(): float(Kind.FEED not in away)},
+        {(): float(ErrorKind.FEED not in away)},
     )
-    missing = set(away) if store_up else {*away, Kind.STORE}
+    missing = set(away) if store_up else {*away, ErrorKind.STORE}
     yield gauge(
         "outage",
         "1 while the monitor waits for something outside of it, by what it is; else 0.",
@@ -111,7 +111,7 @@ STAGES = Family(
 )
 
 
-def _monitor(truth: Truth) -> Iterator[Family]:
+def _monitor(truth: StoreSummary) -> Iterator[Family]:
     monitor = truth.coordinator
     yield gauge(
         "build_info",
@@ -152,7 +152,7 @@ def _monitor(truth: Truth) -> Iterator[Family]:
     )
 
 
-def _webhooks(truth: Truth) -> Iterator[Family]:
+def _webhooks(truth: StoreSummary) -> Iterator[Family]:
     yield gauge(
         "webhook_failures",
         "How often in a row an event could not be delivered to a receiver; 0 when all is well.",
@@ -161,7 +161,7 @@ def _webhooks(truth: Truth) -> Iterator[Family]:
     )
 
 
-def _feed(truth: Truth) -> Iterator[Family]:
+def _feed(truth: StoreSummary) -> Iterator[Family]:
     yield gauge(
         "files",
         "Files of the feed by state.",
@@ -216,7 +216,7 @@ def _feed(truth: Truth) -> Iterator[Family]:
     yield gauge("sources", "Sources that have sent images.", (), {(): len(truth.sources)})
 
 
-def _silence(truth: Truth, shown: Sequence[Source]) -> Iterator[Family]:
+def _silence(truth: StoreSummary, shown: Sequence[SourceSummary]) -> Iterator[Family]:
     yield gauge(
         "sources_silent",
         "Sources that ought to have sent by now, judged by when they usually send.",
@@ -237,7 +237,7 @@ def _silence(truth: Truth, shown: Sequence[Source]) -> Iterator[Family]:
     )
 
 
-def _by_source(sources: Sequence[Source], now: datetime) -> Iterator[Family]:
+def _by_source(sources: Sequence[SourceSummary], now: datetime) -> Iterator[Family]:
     yield counter(
         "images_total",
         "Images by source and outcome: known, novel, rejected or duplicate.",
@@ -270,23 +270,23 @@ def _by_source(sources: Sequence[Source], now: datetime) -> Iterator[Family]:
         {(s.name,): s.last_commit_at.timestamp() for s in sources if s.last_commit_at},
     )
     yield gauge(
-        "queries_open",
+        "questions_open",
         "Questions that wait for an answer, by the source they are about.",
         ("source",),
-        {(s.name,): s.queries_open for s in sources},
+        {(s.name,): s.questions_open for s in sources},
     )
     yield gauge(
-        "queries_suspected",
+        "questions_suspected",
         "Open questions about pools that hold more than chance explains; the few that a quiet feed "
         "asks (labels.trickle_per_week) are not among them.",
         ("source",),
-        {(s.name,): s.queries_suspected for s in sources},
+        {(s.name,): s.questions_suspected for s in sources},
     )
     yield gauge(
-        "queries_oldest_age_seconds",
+        "questions_oldest_age_seconds",
         "How long the oldest open question of a source has been waiting; 0 when none is open.",
         ("source",),
-        {(s.name,): age(s.oldest_query_at, now) or 0.0 for s in sources},
+        {(s.name,): age(s.oldest_question_at, now) or 0.0 for s in sources},
     )
     yield gauge(
         "drift_score",
@@ -308,7 +308,7 @@ def _by_source(sources: Sequence[Source], now: datetime) -> Iterator[Family]:
     )
 
 
-def _scores(sources: Sequence[Source]) -> Iterator[Family]:
+def _scores(sources: Sequence[SourceSummary]) -> Iterator[Family]:
     yield Family(
         "conclad_score_ratio",
         "histogram",

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from monitor.store.states import ClassOrigin, PoolState, VersionState
 from monitor.telemetry.metric_family import Family, counter, gauge, labelled, moment
-from monitor.telemetry.store_summary import Truth
+from monitor.telemetry.store_summary import StoreSummary
 
 
-def detector_families(truth: Truth) -> Iterator[Family]:
+def detector_families(truth: StoreSummary) -> Iterator[Family]:
     yield from _detector(truth)
     yield from _classes(truth)
     yield from _pools(truth)
     yield from _people(truth)
 
 
-def _detector(truth: Truth) -> Iterator[Family]:
+def _detector(truth: StoreSummary) -> Iterator[Family]:
     used = truth.detector
     info = ("version", "backbone", "precision", "fingerprint")
     yield gauge(
@@ -71,7 +71,7 @@ def _detector(truth: Truth) -> Iterator[Family]:
     )
 
 
-def _classes(truth: Truth) -> Iterator[Family]:
+def _classes(truth: StoreSummary) -> Iterator[Family]:
     used = truth.detector
     yield gauge(
         "known_classes",
@@ -106,7 +106,7 @@ def _classes(truth: Truth) -> Iterator[Family]:
     )
 
 
-def _pools(truth: Truth) -> Iterator[Family]:
+def _pools(truth: StoreSummary) -> Iterator[Family]:
     yield gauge(
         "pools",
         "Pools by state.",
@@ -140,7 +140,7 @@ def _pools(truth: Truth) -> Iterator[Family]:
     )
 
 
-def _people(truth: Truth) -> Iterator[Family]:
+def _people(truth: StoreSummary) -> Iterator[Family]:
     labels, said = truth.labels, {o: truth.total("false_novel", o) for o in ("known", "new")}
     told = sum(said.values())
     yield counter(

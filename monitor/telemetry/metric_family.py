@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from monitor.telemetry.store_summary import Truth
+from monitor.telemetry.store_summary import StoreSummary
 
 Kind = Literal["counter", "gauge", "histogram"]
 Values = Mapping[tuple[str, ...], float]
@@ -37,7 +37,7 @@ def counter(name: str, help: str, labels: tuple[str, ...], values: Values) -> Fa
     return Family(f"conclad_{name}", "counter", help, labels, values)
 
 
-def labelled(truth: Truth, name: str) -> dict[tuple[str, ...], float]:
+def labelled(truth: StoreSummary, name: str) -> dict[tuple[str, ...], float]:
     return {(label,): value for label, value in truth.by_label(name).items()}
 
 

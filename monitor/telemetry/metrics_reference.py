@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from monitor.config.telemetry_section import Metrics
+from monitor.config.telemetry_section import MetricsSection
 from monitor.telemetry.metric_families import STAGES, families, page_families
 from monitor.telemetry.metric_family import Family
-from monitor.telemetry.store_summary import Truth
+from monitor.telemetry.store_summary import StoreSummary
 
 BEGIN = "<!-- metrics: written by scripts/dashboards -->\n"
 END = "<!-- end of metrics -->\n"
@@ -16,9 +16,9 @@ END = "<!-- end of metrics -->\n"
 
 def every_family() -> Iterator[Family]:
     """All of them, without a store and thus without values."""
-    yield from page_families(Metrics(), store_up=True, seconds=0.0)
+    yield from page_families(MetricsSection(), store_up=True, seconds=0.0)
     yield STAGES
-    yield from families(Truth(at=datetime.now(UTC), where=""), [])
+    yield from families(StoreSummary(at=datetime.now(UTC), where=""), [])
 
 
 def reference_table() -> str:

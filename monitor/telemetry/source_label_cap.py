@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from monitor.store import Store
-from monitor.telemetry.store_summary import Drift, Source
+from monitor.telemetry.store_summary import DriftSummary, SourceSummary
 
 #: The label of all that are not shown by themselves, and of rows that name no source.
 OTHER, NONE = "other", "(none)"
@@ -37,7 +37,7 @@ class Cap:
         self._shown: tuple[str, ...] = ()
         self._full = False
 
-    def apply(self, sources: Sequence[Source]) -> tuple[Source, ...]:
+    def apply(self, sources: Sequence[SourceSummary]) -> tuple[SourceSummary, ...]:
         """The sources to show, the rest added up under ``other``."""
         named = [source if source.name else _named(source, NONE) for source in sources]
         if not self._full and len(named) <= self._most:
@@ -63,7 +63,7 @@ class Cap:
             return tuple(shown)
 
 
-def capped(sources: Sequence[Source], shown: Sequence[Source]) -> int:
+def capped(sources: Sequence[SourceSummary], shown: Sequence[SourceSummary]) -> int:
     """How many sources have no figures of their own.
 
     >>> capped([Source("a"), Source("b"), Source("c")], [Source("a"), Source(OTHER)])
@@ -72,11 +72,11 @@ def capped(sources: Sequence[Source], shown: Sequence[Source]) -> int:
     return len(sources) - sum(source.name != OTHER for source in shown)
 
 
-def combined(sources: Collection[Source], name: str) -> Source:
+def combined(sources: Collection[SourceSummary], name: str) -> SourceSummary:
     """Many sources as one. When it was last heard of cannot be said of many, so it is not."""
     drifts = [source.drift for source in sources if source.drift is not None]
-    oldest = [s.oldest_query_at for s in sources if s.oldest_query_at is not None]
-    return Source(
+    oldest = [s.oldest_question_at for s in sources if s.oldest_question_at is not None]
+    return SourceSummary(
         name=name,
         images=_whole(_sum(source.images for source in sources)),
         rejected=_whole(_sum(source.rejected for source in sources)),
@@ -84,22 +84,22 @@ def combined(sources: Collection[Source], name: str) -> Source:
         expected_above=sum(source.expected_above for source in sources),
         ratios=_sum(source.ratios for source in sources),
         ratio_sum=sum(source.ratio_sum for source in sources),
-        queries_open=sum(source.queries_open for source in sources),
-        queries_suspected=sum(source.queries_suspected for source in sources),
-        oldest_query_at=min(oldest, default=None),
+        questions_open=sum(source.questions_open for source in sources),
+        questions_suspected=sum(source.questions_suspected for source in sources),
+        oldest_question_at=min(oldest, default=None),
         drift=_strongest(drifts),
     )
 
 
-def _named(source: Source, name: str) -> Source:
+def _named(source: SourceSummary, name: str) -> SourceSummary:
     return combined([source], name)
 
 
-def _strongest(drifts: Sequence[Drift]) -> Drift | None:
+def _strongest(drifts: Sequence[DriftSummary]) -> DriftSummary | None:
     if not drifts:
         return None
     since: list[datetime] = [drift.since for drift in drifts if drift.active and drift.since]
-    return Drift(
+    return DriftSummary(
         level=max(drift.level for drift in drifts),
         strength=max(drift.strength for drift in drifts),
         active=any(drift.active for drift in drifts),

@@ -8,7 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from monitor.store.states import AnswerOutcome, FileState, PoolState
-from monitor.telemetry.store_summary import Discovery, InUse, Source, Truth
+from monitor.telemetry.store_summary import (
+    DiscoverySummary,
+    SourceSummary,
+    StoreSummary,
+    VersionSummary,
+)
 
 OUTCOMES = ("known", "novel", "rejected", "duplicate")
 
@@ -18,7 +23,7 @@ DISCOVERIES_SHOWN = 5
 SILENT_SHOWN = 5
 
 
-def to_dict(truth: Truth) -> dict[str, Any]:
+def to_dict(truth: StoreSummary) -> dict[str, Any]:
     """Everything, with the states spelt out even where nothing is in them."""
     monitor, detector, labels = truth.coordinator, truth.detector, truth.labels
     return {
@@ -71,11 +76,11 @@ def to_dict(truth: Truth) -> dict[str, Any]:
         },
         "pools": {state.value: truth.pools.get(state, 0) for state in PoolState},
         "inner_loops": {k: int(v) for k, v in sorted(truth.by_label("inner_loops").items())},
-        "queries": {
-            "open": truth.queries_open,
-            "oldest_at": _iso(truth.oldest_query_at),
-            "oldest_age_seconds": age(truth.oldest_query_at, truth.at),
-            "by_source": {s.name: s.queries_open for s in truth.sources if s.queries_open},
+        "questions": {
+            "open": truth.questions_open,
+            "oldest_at": _iso(truth.oldest_question_at),
+            "oldest_age_seconds": age(truth.oldest_question_at, truth.at),
+            "by_source": {s.name: s.questions_open for s in truth.sources if s.questions_open},
         },
         "answers": {
             kind.value: count
@@ -108,7 +113,7 @@ def to_dict(truth: Truth) -> dict[str, Any]:
     }
 
 
-def describe(truth: Truth) -> str:
+def describe(truth: StoreSummary) -> str:
     """What a person wants to know first comes first."""
     return "\n".join(
         [
@@ -130,7 +135,7 @@ def describe(truth: Truth) -> str:
     ).rstrip()
 
 
-def _outages(truth: Truth) -> Iterator[str]:
+def _outages(truth: StoreSummary) -> Iterator[str]:
     for outage in truth.outages:
         waited = span(age(outage.since, truth.at) or 0.0)
         yield f"Waiting for the {outage.kind} for {waited}: {outage.sentence}"
@@ -157,7 +162,7 @@ def span(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} d"
 
 
-def _monitor_line(truth: Truth) -> str:
+def _monitor_line(truth: StoreSummary) -> str:
     monitor = truth.coordinator
     if monitor.running:
         since = span(age(monitor.since, truth.at) or 0.0)
@@ -167,7 +172,7 @@ def _monitor_line(truth: Truth) -> str:
     return f"No monitor is running; the last one was {monitor.owner}."
 
 
-def _detector_line(detector: InUse | None, held: Sequence[int]) -> str:
+def _detector_line(detector: VersionSummary | None, held: Sequence[int]) -> str:
     if detector is None:
         return "No detector yet: fit one with conclad fit."
     threshold = "its files cannot be read (see conclad store check)"
@@ -189,7 +194,7 @@ def _detector_line(detector: InUse | None, held: Sequence[int]) -> str:
     )
 
 
-def _new(truth: Truth) -> Iterator[str]:
+def _new(truth: StoreSummary) -> Iterator[str]:
     if not truth.discoveries:
         yield "New classes: none so far."
         return
@@ -202,8 +207,8 @@ def _new(truth: Truth) -> Iterator[str]:
         )
 
 
-def _questions(truth: Truth) -> Iterator[str]:
-    oldest = age(truth.oldest_query_at, truth.at)
+def _questions(truth: StoreSummary) -> Iterator[str]:
+    oldest = age(truth.oldest_question_at, truth.at)
     waited = "" if oldest is None else f", the oldest for {span(oldest)}"
     labels = truth.labels
     budget = f"; {labels.asked} of {labels.budget} labels of the pools in question are spent"
@@ -213,7 +218,7 @@ def _questions(truth: Truth) -> Iterator[str]:
         else f"; {labels.this_week or 0} of {labels.per_week} labels of this week"
     )
     yield (
-        f"Questions open: {truth.queries_open}{waited}; asked so far: {labels.spent}"
+        f"Questions open: {truth.questions_open}{waited}; asked so far: {labels.spent}"
         f"{budget if labels.budget else ''}{week}."
     )
     known, new = (int(truth.total("false_novel", said)) for said in ("known", "new"))
@@ -228,7 +233,7 @@ def _questions(truth: Truth) -> Iterator[str]:
         )
 
 
-def _drift(truth: Truth) -> Iterator[str]:
+def _drift(truth: StoreSummary) -> Iterator[str]:
     for source in truth.sources:
         if source.drift is not None and source.drift.active:
             words = f" ({source.drift.words})" if source.drift.words else ""
@@ -241,20 +246,20 @@ def _drift(truth: Truth) -> Iterator[str]:
         yield f"Classes that followed a drift, of how far they may: {told}."
 
 
-def _silence(truth: Truth) -> Iterator[str]:
+def _silence(truth: StoreSummary) -> Iterator[str]:
     if truth.silent:
         named = [f"{s.source} for {span(s.seconds)}" for s in truth.silent[:SILENT_SHOWN]]
         more = len(truth.silent) - len(named)
         yield f"Silent: {', '.join(named)}{f' and {more:,} more' if more else ''}."
 
 
-def _undelivered(truth: Truth) -> Iterator[str]:
+def _undelivered(truth: StoreSummary) -> Iterator[str]:
     for receiver, failures in truth.webhooks.items():
         if failures:
             yield f"Webhook: {receiver} could not be told, {failures} times in a row."
 
 
-def _actors(truth: Truth) -> Iterator[str]:
+def _actors(truth: StoreSummary) -> Iterator[str]:
     monitor = truth.coordinator
     if not monitor.running or not monitor.actors_up:
         return
@@ -265,7 +270,7 @@ def _actors(truth: Truth) -> Iterator[str]:
     yield f"Actors: {', '.join(found)}."
 
 
-def _feed(truth: Truth) -> Iterator[str]:
+def _feed(truth: StoreSummary) -> Iterator[str]:
     files = [f"{truth.files.get(state, 0):,} {state.value}" for state in FileState]
     oldest = age(truth.oldest_waiting_at, truth.at)
     waits = "" if oldest is None else f"; the oldest unfinished one waits for {span(oldest)}"
@@ -283,7 +288,7 @@ def _feed(truth: Truth) -> Iterator[str]:
     yield f"Pools: {', '.join(pools) or 'none'}."
 
 
-def _table(sources: Sequence[Source]) -> Iterator[str]:
+def _table(sources: Sequence[SourceSummary]) -> Iterator[str]:
     if not sources:
         yield "No images yet."
         return
@@ -297,7 +302,7 @@ def _table(sources: Sequence[Source]) -> Iterator[str]:
         yield f"… and {len(sources) - len(shown):,} more sources (see --json)"
 
 
-def _discovery(found: Discovery) -> Mapping[str, Any]:
+def _discovery(found: DiscoverySummary) -> Mapping[str, Any]:
     return {
         "at": _iso(found.at),
         "class_id": found.class_id,

@@ -14,7 +14,7 @@ from monitor.outages import Outage, from_note
 from monitor.store import Store, Transaction
 from monitor.store.account import Account, account
 from monitor.store.errors import StoreError
-from monitor.store.records import ClassRow, Count, Event, Publication, Query, Version
+from monitor.store.records import ClassRow, Count, Event, Publication, Question, Version
 from monitor.store.shared_names import (
     COORDINATOR_LEASE,
     DRIFT,
@@ -27,13 +27,13 @@ from monitor.store.snapshots import load_snapshot, read_meta
 from monitor.store.states import ClassOrigin, FileState, PoolState, VersionState
 from monitor.telemetry.silent_sources import Pace
 from monitor.telemetry.store_summary import (
-    Coordinator,
-    Discovery,
-    Drift,
-    InUse,
-    Labels,
-    Source,
-    Truth,
+    CoordinatorSummary,
+    DiscoverySummary,
+    DriftSummary,
+    LabelSummary,
+    SourceSummary,
+    StoreSummary,
+    VersionSummary,
 )
 
 #: The lease that a running monitor holds, and the rooms in which it leaves notes.
@@ -79,7 +79,7 @@ class TruthReader:
         self._looks_kept_at: datetime | None = None
         self._account: tuple[float, Account] = (-math.inf, Account())
 
-    def read(self) -> Truth:
+    def read(self) -> StoreSummary:
         with self._store.reading() as tx:
             seen = _look(tx)
             sums = self._sums(tx)
@@ -89,7 +89,7 @@ class TruthReader:
         sources = tuple(_sources(seen))
         last = {s.name: s.last_commit_at for s in sources if s.last_commit_at is not None}
         self._is_hour_over |= self._pace.look(seen.now, last)
-        return Truth(
+        return StoreSummary(
             at=seen.now,
             where=self._store.database.where,
             coordinator=seen.coordinator,
@@ -141,7 +141,7 @@ class TruthReader:
             tx.notes.set(METRICS_ROOM, LOOKS, pace.looks())
         self._is_hour_over, self._looks_kept_at = False, pace.at
 
-    def _in_use(self, seen: _Seen) -> InUse | None:
+    def _in_use(self, seen: _Seen) -> VersionSummary | None:
         if not seen.publications:
             return None
         last = seen.publications[-1]
@@ -157,7 +157,7 @@ class TruthReader:
         fingerprint = {} if meta is None else meta["fingerprint"]
         names = {row.id: row.name for row in seen.classes}
         adapted = {} if meta is None else self._adapted_of(version, meta)
-        return InUse(
+        return VersionSummary(
             version=version.number,
             updated_at=last.at,
             fingerprint=version.fingerprint,
@@ -208,7 +208,7 @@ class _Seen:
     """The rows of one transaction, not yet put together."""
 
     now: datetime
-    coordinator: Coordinator
+    coordinator: CoordinatorSummary
     versions: Sequence[Version]
     publications: Sequence[Publication]
     classes: Sequence[ClassRow]
@@ -217,9 +217,9 @@ class _Seen:
     batches_pending: int
     pools: Mapping[Any, int]
     answers: Mapping[Any, int]
-    labels: Labels
+    labels: LabelSummary
     counters: Sequence[Count]
-    open_queries: Sequence[Query]
+    open_questions: Sequence[Question]
     probed: Collection[int]
     """Quiet pools about which a few questions are out, with nothing new among the answers."""
     discoveries: Sequence[Event]
@@ -249,7 +249,7 @@ def _look(tx: Transaction) -> _Seen:
         batches_pending=tx.batches.count_pending(),
         pools=tx.pools.count_by_state(),
         answers=tx.answers.count_by_kind(),
-        labels=Labels(
+        labels=LabelSummary(
             spent=int(sum(c.value for c in counters if c.name == "labels_spent")),
             budget=sum(pool.budget for pool in asked_about),
             asked=sum(pool.asked for pool in asked_about),
@@ -257,7 +257,7 @@ def _look(tx: Transaction) -> _Seen:
             this_week=coordinator.labels_this_week,
         ),
         counters=counters,
-        open_queries=list(_open_queries(tx)),
+        open_questions=list(_open_questions(tx)),
         probed={p.id for p in asked_about if p.evidence.get("probe") and p.round == 0},
         discoveries=tx.events.latest(kinds=[DISCOVERED], limit=DISCOVERIES_SHOWN),
         sources=tx.notes.all(SOURCES),
@@ -266,11 +266,11 @@ def _look(tx: Transaction) -> _Seen:
     )
 
 
-def _coordinator(tx: Transaction) -> Coordinator:
+def _coordinator(tx: Transaction) -> CoordinatorSummary:
     lease = tx.leases.get(COORDINATOR_LEASE)
     note = _mapping(tx.notes.get(*HEARTBEAT))
     labels = _mapping(note.get("labels"))
-    return Coordinator(
+    return CoordinatorSummary(
         running=lease is not None and lease.is_held(tx.now),
         owner=None if lease is None else lease.owner,
         since=None if lease is None else lease.acquired_at,
@@ -292,14 +292,14 @@ def _oldest_waiting(tx: Transaction) -> datetime | None:
     return min((file.first_seen_at for file in first), default=None)
 
 
-def _open_queries(tx: Transaction) -> Iterator[Query]:
+def _open_questions(tx: Transaction) -> Iterator[Question]:
     last = 0
-    while page := tx.queries.list_open(after=last):
+    while page := tx.questions.list_open(after=last):
         yield from page
         last = page[-1].id
 
 
-def _sources(seen: _Seen) -> Iterator[Source]:
+def _sources(seen: _Seen) -> Iterator[SourceSummary]:
     """A source is what has counters: when they are dropped, it is gone, whatever else remains."""
     counts: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for count in seen.counters:
@@ -307,13 +307,13 @@ def _sources(seen: _Seen) -> Iterator[Source]:
             counts[count.source][count.name][count.label] = count.value
     waiting: dict[str, list[datetime]] = defaultdict(list)
     suspected: Counter[str] = Counter()
-    for query in seen.open_queries:
-        waiting[query.source_id].append(query.opened_at)
-        suspected[query.source_id] += query.pool_id not in seen.probed
+    for question in seen.open_questions:
+        waiting[question.source_id].append(question.opened_at)
+        suspected[question.source_id] += question.pool_id not in seen.probed
     for name in sorted({*counts, *waiting}):
         found = counts[name]
         note = _mapping(seen.sources.get(name))
-        yield Source(
+        yield SourceSummary(
             name=name,
             images=_whole(found[IMAGES]),
             rejected=_whole(found[REJECTIONS]),
@@ -321,9 +321,9 @@ def _sources(seen: _Seen) -> Iterator[Source]:
             expected_above=sum(found["expected_above"].values()),
             ratios=found["score_ratio"],
             ratio_sum=sum(found["score_ratio_sum"].values()),
-            queries_open=len(waiting[name]),
-            queries_suspected=suspected[name],
-            oldest_query_at=min(waiting[name], default=None),
+            questions_open=len(waiting[name]),
+            questions_suspected=suspected[name],
+            oldest_question_at=min(waiting[name], default=None),
             implausible=int(sum(found["implausible_times"].values())),
             last_captured_at=_moment(note.get("last_captured_at")),
             last_commit_at=_moment(note.get("last_commit_at")),
@@ -331,13 +331,13 @@ def _sources(seen: _Seen) -> Iterator[Source]:
         )
 
 
-def _drift(note: Any) -> Drift | None:
+def _drift(note: Any) -> DriftSummary | None:
     verdict = _mapping(_mapping(note).get("verdict"))
     level, strength = verdict.get("level"), verdict.get("strength")
     if not isinstance(level, int | float) or not isinstance(strength, int | float):
         return None
     since, words = verdict.get("since"), verdict.get("words")
-    return Drift(
+    return DriftSummary(
         level=float(level),
         strength=float(strength),
         active=bool(verdict.get("shifted")),
@@ -347,9 +347,9 @@ def _drift(note: Any) -> Drift | None:
     )
 
 
-def _discovery(event: Event) -> Discovery:
+def _discovery(event: Event) -> DiscoverySummary:
     payload = event.payload
-    return Discovery(
+    return DiscoverySummary(
         at=event.at,
         class_id=str(payload.get("class_id", "")),
         name=str(payload.get("name", "")),

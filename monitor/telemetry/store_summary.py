@@ -25,7 +25,7 @@ from monitor.telemetry.silent_sources import Silent
 
 
 @dataclass(frozen=True, slots=True)
-class Coordinator:
+class CoordinatorSummary:
     """The process that moves the feed, as its lease and its own notes describe it.
 
     What the notes say (version, actors, labels) is what the last monitor said; only
@@ -47,7 +47,7 @@ class Coordinator:
 
 
 @dataclass(frozen=True, slots=True)
-class InUse:
+class VersionSummary:
     """The detector that judges now. ``t_inner`` is missing only when its files cannot be read.
 
     ``adapted`` is, by id and name of each class that has followed a drift, how far it has: a share
@@ -69,7 +69,7 @@ class InUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class DriftSummary:
     """Whether the known classes of a source have moved: the evidence, how far, and since when.
 
     ``level`` reaches 1 where drift is reported; ``strength`` is the length of the shift, where 1
@@ -86,7 +86,7 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceSummary:
     """One camera or station. ``ratios`` counts scores over T_inner by upper bucket border."""
 
     name: str
@@ -96,18 +96,18 @@ class Source:
     expected_above: float = 0.0
     ratios: Mapping[str, float] = field(default_factory=dict)
     ratio_sum: float = 0.0
-    queries_open: int = 0
-    queries_suspected: int = 0
+    questions_open: int = 0
+    questions_suspected: int = 0
     """Of them, those about pools that are no mere probe of a quiet feed."""
-    oldest_query_at: datetime | None = None
+    oldest_question_at: datetime | None = None
     implausible: int = 0
     last_captured_at: datetime | None = None
     last_commit_at: datetime | None = None
-    drift: Drift | None = None
+    drift: DriftSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class LabelSummary:
     """What people were asked, in all and for the pools that are being asked about now."""
 
     spent: int = 0
@@ -128,7 +128,7 @@ class Labels:
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery:
+class DiscoverySummary:
     """A class that came into the world while we watched."""
 
     at: datetime
@@ -143,7 +143,7 @@ class Discovery:
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class StoreSummary:
     """One consistent moment of the store.
 
     ``silent`` are the sources that ought to have sent, the longest silent first. ``totals`` are
@@ -152,14 +152,14 @@ class Truth:
 
     >>> from datetime import UTC
     >>> truth = Truth(at=datetime(2024, 5, 17, tzinfo=UTC), where="state")
-    >>> truth.total("batches", "done"), truth.queries_open, truth.oldest_query_at
+    >>> truth.total("batches", "done"), truth.questions_open, truth.oldest_question_at
     (0.0, 0, None)
     """
 
     at: datetime
     where: str
-    coordinator: Coordinator = Coordinator(running=False)
-    detector: InUse | None = None
+    coordinator: CoordinatorSummary = CoordinatorSummary(running=False)
+    detector: VersionSummary | None = None
     versions: Mapping[VersionState, int] = field(default_factory=dict)
     held: tuple[int, ...] = ()
     classes: Mapping[ClassOrigin, int] = field(default_factory=dict)
@@ -168,10 +168,10 @@ class Truth:
     batches_pending: int = 0
     pools: Mapping[PoolState, int] = field(default_factory=dict)
     answers: Mapping[tuple[AnswerKind, AnswerOutcome], int] = field(default_factory=dict)
-    labels: Labels = Labels()
-    sources: tuple[Source, ...] = ()
+    labels: LabelSummary = LabelSummary()
+    sources: tuple[SourceSummary, ...] = ()
     silent: tuple[Silent, ...] = ()
-    discoveries: tuple[Discovery, ...] = ()
+    discoveries: tuple[DiscoverySummary, ...] = ()
     webhooks: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[tuple[str, str], float] = field(default_factory=dict)
     account: Account = field(default_factory=Account)
@@ -192,9 +192,11 @@ class Truth:
         return self.files.get(FileState.NEW, 0) + self.files.get(FileState.PLANNED, 0)
 
     @property
-    def queries_open(self) -> int:
-        return sum(source.queries_open for source in self.sources)
+    def questions_open(self) -> int:
+        return sum(source.questions_open for source in self.sources)
 
     @property
-    def oldest_query_at(self) -> datetime | None:
-        return min((s.oldest_query_at for s in self.sources if s.oldest_query_at), default=None)
+    def oldest_question_at(self) -> datetime | None:
+        return min(
+            (s.oldest_question_at for s in self.sources if s.oldest_question_at), default=None
+        )

@@ -17,7 +17,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from monitor.config.telemetry_section import Webhooks
+from monitor.config.telemetry_section import WebhooksSection
 from monitor.errors import ConcladError
 from monitor.store import Store
 from monitor.store.records import Event
@@ -169,7 +169,7 @@ class WebhookSender(EventSender[Receiver]):
     def __init__(
         self,
         store: Store,
-        settings: Webhooks,
+        settings: WebhooksSection,
         *,
         poll: float = POLL_SECONDS,
         first_pause: float = FIRST_PAUSE_SECONDS,

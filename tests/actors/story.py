@@ -84,10 +84,10 @@ def outcome_of(store: Store) -> dict[str, Any]:
                 tx.pools.get(i) for i in range(1, 1 + sum(tx.pools.count_by_state().values()))
             )
         ]
-        queries = [
+        questions = [
             (q.pool_id, q.round, q.image_id, q.state)
             for p in pools
-            for q in tx.queries.of_pool(p[0])
+            for q in tx.questions.of_pool(p[0])
         ]
         counters = {
             (c.name, c.source, c.label): round(c.value, 6)
@@ -108,7 +108,7 @@ def outcome_of(store: Store) -> dict[str, Any]:
         "versions": versions,
         "classes": classes,
         "pools": pools,
-        "queries": queries,
+        "questions": questions,
         "counters": counters,
         "events": told,
         "pictures": pictures,

@@ -12,7 +12,7 @@ from actors.batches_in_flight import BatchesInFlight, BatchInFlight, PendingBatc
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.feed_storage import FeedFile
 from monitor.store import Store
-from monitor.store.records import Batch, File, FileStat
+from monitor.store.records import Batch, FileRow, FileStat
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def plan(store: Store, *files: str, batches: int = 3) -> list[int]:
         return [b.id for file in found for b in tx.files.plan(file.id, 10 * batches, ranges)]
 
 
-def hold(in_flight: BatchesInFlight, taken: list[tuple[Batch, File]]) -> list[int]:
+def hold(in_flight: BatchesInFlight, taken: list[tuple[Batch, FileRow]]) -> list[int]:
     for batch, file in taken:
         stat = FeedFile(file.path, file.size, file.mtime_ns)
         in_flight.add(BatchInFlight(batch, PlannedBatch(stat, batch.first_row, batch.rows)))

@@ -72,7 +72,7 @@ def test_groups_learn_apart(file: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert text.index("== coast ==") < text.index("sand") < text.index("== wood ==")
     assert run(["classes", "--json", "--group", "wood", "--config", str(file)]) == 0
     assert "sand" not in capsys.readouterr().out
-    assert run(["queries", "--config", str(file)]) == 2
+    assert run(["questions", "--config", str(file)]) == 2
     assert "say which one is meant with --group: coast, wood" in capsys.readouterr().err
 
 

@@ -16,7 +16,7 @@ from actors.coordinator_lease import AlreadyRunning, acquire_lease, process_star
 from actors.run_monitor import Summary, run
 from monitor.config import Config
 from monitor.store import Store, release_version
-from monitor.store.records import Query
+from monitor.store.records import Question
 from monitor.store.states import AnswerKind, ClassOrigin, FileState, PoolState, VersionState
 from tests.actors.crashing import at
 from tests.actors.story import CHAPTERS, Story, expected_ids, image_ids, tell_story, with_oracle
@@ -46,29 +46,29 @@ def opened(config: Config) -> Store:
     return Store.open(config.state.dir)
 
 
-def truth(query: Query) -> str:
+def truth(question: Question) -> str:
     """What is on the picture: the story's letters, by the image's number."""
-    letter = "".join(CHAPTERS)[int(query.image_id)]
+    letter = "".join(CHAPTERS)[int(question.image_id)]
     return {"w": "water", "f": "forest", "s": "sand", "n": "snow"}[letter]
 
 
-def answer_all(config: Config, say: Callable[[Query], str | None] = truth) -> int:
+def answer_all(config: Config, say: Callable[[Question], str | None] = truth) -> int:
     """Answer every open question as a person would; returns how many there were."""
     with opened(config) as store, store.transaction() as tx:
-        queries = tx.queries.list_open()
+        questions = tx.questions.list_open()
         current = tx.versions.current()
         assert current is not None
-        for query in queries:
-            name = say(query)
+        for question in questions:
+            name = say(question)
             if name is None:
                 continue
             row = tx.classes.ensure(name, ClassOrigin.PERSON)
             known = row.origin is ClassOrigin.FIT or row.created_in is not None
             kind = AnswerKind.KNOWN_CLASS if known else AnswerKind.NEW_CLASS
             tx.answers.record(
-                query.id, kind, who="ada", client_id=f"ada:{query.id}", class_id=row.id
+                question.id, kind, who="ada", client_id=f"ada:{question.id}", class_id=row.id
             )
-        return len(queries)
+        return len(questions)
 
 
 class Clock:
@@ -90,7 +90,7 @@ def test_people_answer_between_runs_and_nothing_is_asked_twice(config: Config) -
     for _ in range(12):
         summary = run(config, once=True)
         with opened(config) as store, store.reading() as tx:
-            asked += [query.id for query in tx.queries.list_open()]
+            asked += [question.id for question in tx.questions.list_open()]
         if not answer_all(config):
             break
     assert summary.discovered == ("sand",)
@@ -100,7 +100,7 @@ def test_people_answer_between_runs_and_nothing_is_asked_twice(config: Config) -
 
 def test_the_feed_does_not_wait_for_people(config: Config) -> None:
     summary = run(config, once=True)
-    assert summary.open_queries > 0
+    assert summary.open_questions > 0
     assert sum(summary.images.values()) == len(expected_ids())
     assert summary.pools == {"quiet": 1, "waiting": 1, "closed": 2}
 
@@ -118,12 +118,12 @@ def test_waiting_pools_are_judged_again_by_what_was_learnt(config: Config) -> No
 def test_a_round_ends_with_the_answers_it_has(config: Config) -> None:
     clock = Clock()
     run(config, once=True, clock=clock)
-    answer_all(config, lambda query: truth(query) if query.id > 1 else None)
+    answer_all(config, lambda question: truth(question) if question.id > 1 else None)
     clock.pass_hours(config.labels.timeout_hours + 1)
     run(config, once=True, clock=clock)
     with opened(config) as store, store.reading() as tx:
         assert tx.pools.get(2).state is PoolState.RESOLVED
-        assert tx.queries.count_open(2) == 0
+        assert tx.questions.count_open(2) == 0
         assert tx.pools.get(2).asked < tx.pools.get(2).budget
 
 

@@ -33,7 +33,7 @@ from monitor.people.pseudo_labels import assigned_to, mark_wrong
 from monitor.people.version_history import refuse, release, rollback
 from monitor.store import Store, check
 from monitor.store.pool_transitions import FINISHED_POOLS
-from monitor.store.records import Query
+from monitor.store.records import Question
 from monitor.store.retention import purge
 from monitor.store.states import PoolState, VersionState
 from tests.actors.crashing import at
@@ -106,9 +106,9 @@ class Desk(RuleBasedStateMachine):
 
     # -- people -----------------------------------------------------------------------------
 
-    def open_queries(self) -> list[Query]:
+    def open_questions(self) -> list[Question]:
         with self.store.reading() as tx:
-            return tx.queries.list_open()
+            return tx.questions.list_open()
 
     def classes(self) -> list[str]:
         with self.store.reading() as tx:
@@ -119,26 +119,30 @@ class Desk(RuleBasedStateMachine):
 
     @rule(pick=PICK, how=st.sampled_from(["truth", "class", "new", "cannot tell", "bad"]))
     def answer(self, pick: int, how: str) -> None:
-        if not (queries := self.open_queries()):
+        if not (questions := self.open_questions()):
             return
-        query, classes = queries[pick % len(queries)], self.classes()
+        question, classes = questions[pick % len(questions)], self.classes()
         said = {
-            "truth": Said(query.id, Word.CLASS, truth(query)),
-            "class": Said(query.id, Word.CLASS, classes[pick % len(classes)]),
-            "new": Said(query.id, Word.CLASS, f"thing {pick % 3}"),
-            "cannot tell": Said(query.id, Word.CANNOT_TELL),
-            "bad": Said(query.id, Word.BAD_IMAGE),
+            "truth": Said(question.id, Word.CLASS, truth(question)),
+            "class": Said(question.id, Word.CLASS, classes[pick % len(classes)]),
+            "new": Said(question.id, Word.CLASS, f"thing {pick % 3}"),
+            "cannot tell": Said(question.id, Word.CANNOT_TELL),
+            "bad": Said(question.id, Word.BAD_IMAGE),
         }[how]
         self.count(give(self.store, [said], who="ada", action=self.action()))
 
     @rule()
     def answer_the_whole_round(self) -> None:
-        said = [Said(query.id, Word.CLASS, truth(query)) for query in self.open_queries()]
+        said = [
+            Said(question.id, Word.CLASS, truth(question)) for question in self.open_questions()
+        ]
         self.count(give(self.store, said, who="bob", action=self.action()))
 
     @rule(pick=PICK)
     def bring_answers_in_a_file(self, pick: int) -> None:
-        said = [(f"line {q.id}", Said(q.id, Word.CLASS, truth(q))) for q in self.open_queries()[:2]]
+        said = [
+            (f"line {q.id}", Said(q.id, Word.CLASS, truth(q))) for q in self.open_questions()[:2]
+        ]
         found = take_in(self.store, Parsed(tuple(said)), who="cleo", content=self.action().encode())
         self.count([receipt for _, receipt in found.receipts])
 
@@ -265,16 +269,16 @@ def test_a_class_is_renamed_while_a_pool_waits_between_rounds(
             else:
                 merge(store, ["c1"], "c2", who="ada")
             with store.reading() as tx:
-                queries = tx.queries.list_open()
+                questions = tx.questions.list_open()
             give(
                 store,
-                [Said(q.id, Word.CLASS, truth(q)) for q in queries if truth(q) == "sand"],
+                [Said(q.id, Word.CLASS, truth(q)) for q in questions if truth(q) == "sand"],
                 who="ada",
                 action=f"x-{action}",
             )
-            give(store, [Said(q.id, Word.CANNOT_TELL) for q in queries], who="ada", action=action)
+            give(store, [Said(q.id, Word.CANNOT_TELL) for q in questions], who="ada", action=action)
         run(config, once=True)
         with Store.open(config.state.dir) as store, store.reading() as tx:
-            shown = {str(query.suggestion.get("name")) for query in tx.queries.list_open()}
+            shown = {str(question.suggestion.get("name")) for question in tx.questions.list_open()}
             assert shown
             assert shown.isdisjoint(gone)

@@ -24,7 +24,7 @@ from actors.ray_worker_pool import RayWorkerPool
 from actors.worker_pool import Done
 from monitor.config import Config
 from monitor.feed.batch_plan import plan_files
-from monitor.feed.feed_storage import Source
+from monitor.feed.feed_storage import FeedStorage
 from monitor.jobs.actor_placement import places
 from monitor.jobs.from_config import columns_of
 from monitor.pipeline.worker_tasks import EmbedBatch
@@ -254,7 +254,7 @@ _numbers = itertools.count()
 
 def give_work(workers: RayWorkerPool, config: Config) -> list[int]:
     """Every batch of the story's first file, under numbers that nobody else has."""
-    source = Source.at(config.feed.path)
+    source = FeedStorage.at(config.feed.path)
     (plan,) = plan_files(source, source.list()[:1], columns_of(config), rows_per_batch=10)
     keys = [next(_numbers) for _ in plan.batches]
     for key, spec in zip(keys, plan.batches, strict=True):

@@ -17,7 +17,7 @@ from actors import coordinator_lease
 from actors.coordinator_lease import AlreadyRunning, acquire_lease, renew_lease
 from actors.failing_alike import FailureLog
 from actors.waiting import Stop, Waiting
-from monitor.errors import Kind
+from monitor.errors import ErrorKind
 from monitor.outages import PAUSE_MOST_SECONDS, Outages
 from monitor.store import Store
 from monitor.store.errors import DiskUnavailable, NotFound, StoreUnreachable
@@ -79,7 +79,7 @@ def test_pauses_grow_and_stay_bounded() -> None:
     pauses = []
     for _ in range(30):
         outages.begin(StoreUnreachable("gone"))
-        pauses.append(outages.pause(Kind.STORE))
+        pauses.append(outages.pause(ErrorKind.STORE))
     assert pauses == sorted(pauses)
     assert pauses[0] < 1 < pauses[-1] == PAUSE_MOST_SECONDS
 

@@ -16,8 +16,8 @@ from monitor.cli import demo as command
 from monitor.cli.root import run as conclad
 from monitor.demo.demo_folder import DemoFolder, free_port
 from monitor.demo.errors import FolderTaken, RunFailed
-from monitor.demo.image_source import Drawn
-from monitor.demo.measure import Outcome, Share, first_use
+from monitor.demo.image_source import DrawnImages
+from monitor.demo.measure import DemoOutcome, Share, first_use
 from monitor.demo.play import Played, Wish, play, to_dict
 from monitor.demo.run_picture import describe, draw
 from monitor.jobs.progress import JobProgress
@@ -133,14 +133,14 @@ def test_the_picture_in_words_names_every_new_class(played: Played) -> None:
 
 
 def test_a_run_without_discoveries_can_be_drawn(played: Played, tmp_path: Path) -> None:
-    blind: Outcome = replace(
+    blind: DemoOutcome = replace(
         played.outcome,
         classes=tuple(
             replace(c, found_at=None, version=None) if c.arrived_at else c
             for c in played.outcome.classes
         ),
     )
-    draw(blind, played.story, Drawn(0), tmp_path / "blind.png", title="nothing found")
+    draw(blind, played.story, DrawnImages(0), tmp_path / "blind.png", title="nothing found")
     assert (tmp_path / "blind.png").stat().st_size > 10_000
 
 

@@ -11,15 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from monitor.demo.errors import TooFewImages
-from monitor.demo.image_source import Collected, Drawn, collect
+from monitor.demo.image_source import Collected, DrawnImages, collect
 from monitor.demo.story import SOURCES, Story
 from monitor.demo.story_files import Written, write
 from monitor.feed.contract import Columns, check_schema
-from monitor.feed.feed_storage import Source, by_arrival
+from monitor.feed.feed_storage import FeedStorage, by_arrival
 from monitor.images.decode import Decoded, decode
 from tests.jobs.feeds import write_feed
 
-SMALL = Story.of(Drawn(0).labels, days=8, per_day=6, training=5)
+SMALL = Story.of(DrawnImages(0).labels, days=8, per_day=6, training=5)
 
 
 def _bytes(folder: Path) -> dict[str, str]:
@@ -31,7 +31,7 @@ def _bytes(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    return write(SMALL, Drawn(0), tmp_path_factory.mktemp("demo"))
+    return write(SMALL, DrawnImages(0), tmp_path_factory.mktemp("demo"))
 
 
 def test_every_file_keeps_the_contract_and_every_image_can_be_decoded(written: Written) -> None:
@@ -49,7 +49,7 @@ def test_the_labelled_images_are_those_of_the_known_classes(written: Written) ->
 
 
 def test_files_arrive_in_the_order_of_their_days(written: Written) -> None:
-    files = by_arrival(Source.at(written.feed).list())
+    files = by_arrival(FeedStorage.at(written.feed).list())
     days = [file.path.split("/")[0] for file in files]
     assert days == sorted(days)
     assert len(files) == SMALL.days * len(SOURCES)
@@ -64,12 +64,12 @@ def test_rows_lie_in_the_order_of_their_times(written: Written) -> None:
 def test_the_same_seed_gives_the_same_bytes_with_any_number_of_processes(
     written: Written, tmp_path: Path
 ) -> None:
-    write(SMALL, Drawn(0), tmp_path / "again", processes=2)
+    write(SMALL, DrawnImages(0), tmp_path / "again", processes=2)
     assert _bytes(tmp_path / "again") == _bytes(written.feed.parent)
 
 
 def test_another_seed_gives_another_feed(written: Written, tmp_path: Path) -> None:
-    write(SMALL, Drawn(1), tmp_path / "other", seed=1)
+    write(SMALL, DrawnImages(1), tmp_path / "other", seed=1)
     other, ours = _bytes(tmp_path / "other"), _bytes(written.feed.parent)
     assert other.keys() == ours.keys()
     assert not set(other.values()) & set(ours.values())

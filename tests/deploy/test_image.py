@@ -15,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from monitor.config.telemetry_section import Metrics
+from monitor.config.telemetry_section import MetricsSection
 from monitor.store import Store
 from monitor.telemetry.exporter import Exporter
 from tests.deploy.manifests import DEPLOY, ROOT
@@ -126,7 +126,7 @@ def test_healthy_means_that_somebody_holds_the_lease(tmp_path: Path, page: bool)
         store = stack.enter_context(Store.open(tmp_path / "state"))
         port = free_port()
         if page:
-            stack.enter_context(Exporter(store, Metrics(port=port)))
+            stack.enter_context(Exporter(store, MetricsSection(port=port)))
 
         def is_healthy() -> bool:
             return node("healthy", cwd=tmp_path, CONCLAD_METRICS__PORT=str(port)).returncode == 0
@@ -146,7 +146,7 @@ def test_health_is_cheap(tmp_path: Path) -> None:
     """It is asked every thirty seconds; 'conclad status' takes a second of processor time."""
     with Store.open(tmp_path / "state") as store:
         store.acquire_lease("coordinator", "here:1", timedelta(minutes=10))
-        with Exporter(store, Metrics(port=free_port())) as exporter:
+        with Exporter(store, MetricsSection(port=free_port())) as exporter:
             assert exporter.url is not None
             port = exporter.url.rpartition(":")[2].partition("/")[0]
             before = resource.getrusage(resource.RUSAGE_CHILDREN)

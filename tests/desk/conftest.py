@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.desk_section import Desk as DeskConfig
+from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.app import build
 from monitor.desk.guard import Guard
 from monitor.desk.tokens import Role, add_token

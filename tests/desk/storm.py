@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from sqlalchemy import func, select
 
 from monitor.store import Store
-from monitor.store.states import AnswerKind, AnswerOutcome, QueryState
-from monitor.store.tables import answers, pools, queries
+from monitor.store.states import AnswerKind, AnswerOutcome, QuestionState
+from monitor.store.tables import answers, pools, questions
 
 NAMES = ("water", "forest", "dune", "glacier", "sand")
 
@@ -60,7 +60,7 @@ def _annotate(url: str, seed: int, token: str, lend: int) -> Tally:
         return json.loads(data)
 
     number = 0
-    while mine := post("/api/queries/lease", {"limit": lend})["query_ids"]:
+    while mine := post("/api/questions/lease", {"limit": lend})["question_ids"]:
         while mine:
             # Some of what was lent is passed over, and comes back with the next loan.
             part, mine = mine[: rng.randint(1, 8)], mine[8:]
@@ -68,7 +68,8 @@ def _annotate(url: str, seed: int, token: str, lend: int) -> Tally:
             body = {
                 "action": f"annotator-{seed}-{number}",
                 "answers": [
-                    {"query_id": one, "answer": "class", "class": rng.choice(NAMES)} for one in part
+                    {"question_id": one, "answer": "class", "class": rng.choice(NAMES)}
+                    for one in part
                 ],
             }
             first = post("/api/answers", body)
@@ -78,10 +79,10 @@ def _annotate(url: str, seed: int, token: str, lend: int) -> Tally:
                 tally.fates.update(one["fate"] for one in again["receipts"])
             if rng.random() < 0.1 and any(r["fate"] == "accepted" for r in first["receipts"]):
                 back = post("/api/undo", {"action": f"undoing-{seed}-{number}"})
-                tally.undone += len(back["query_ids"])
+                tally.undone += len(back["question_ids"])
             if rng.random() < 0.1:  # somebody answers what was lent to others
                 number += 1
-                other = {"query_id": rng.choice(part) % 7 + 1, "answer": "cannot_tell"}
+                other = {"question_id": rng.choice(part) % 7 + 1, "answer": "cannot_tell"}
                 body = {"action": f"annotator-{seed}-{number}", "answers": [other]}
                 tally.fates.update(r["fate"] for r in post("/api/answers", body)["receipts"])
     connection.close()
@@ -92,24 +93,24 @@ def assert_whole(store: Store, tally: Tally) -> None:
     """None lost, none double, and the budget kept."""
     with store.reading() as tx:
         counted = tx.connection.execute(
-            select(queries.c.state, func.count()).group_by(queries.c.state)
+            select(questions.c.state, func.count()).group_by(questions.c.state)
         )
-        states: Counter[QueryState] = Counter(dict(counted.tuples().all()))
+        states: Counter[QuestionState] = Counter(dict(counted.tuples().all()))
         total = sum(states.values())
-        assert states == {QueryState.ANSWERED: total}, "nothing is left open"
+        assert states == {QuestionState.ANSWERED: total}, "nothing is left open"
         rows = tx.connection.execute(
-            select(answers.c.query_id, answers.c.kind, answers.c.outcome, answers.c.undoes)
+            select(answers.c.question_id, answers.c.kind, answers.c.outcome, answers.c.undoes)
         ).all()
         spent = tx.connection.execute(select(pools.c.asked, pools.c.budget)).all()
         standing = tx.connection.execute(
-            select(func.count(func.distinct(queries.c.answer_id)))
+            select(func.count(func.distinct(questions.c.answer_id)))
         ).scalar_one()
     accepted = Counter(
-        row.query_id
+        row.question_id
         for row in rows
         if row.outcome is AnswerOutcome.ACCEPTED and row.kind is not AnswerKind.UNDO
     )
-    undone = Counter(row.query_id for row in rows if row.kind is AnswerKind.UNDO)
+    undone = Counter(row.question_id for row in rows if row.kind is AnswerKind.UNDO)
     assert all(accepted[one] - undone[one] == 1 for one in accepted), "one answer each stands"
     assert len(accepted) == standing == total
     assert sum(accepted.values()) == tally.fates["accepted"], "every receipt is kept, once"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from monitor.config.desk_section import Desk as DeskConfig
+from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.app import build
 from monitor.desk.errors import BadToken, CannotStart
 from monitor.desk.guard import Guard
@@ -52,9 +52,9 @@ EXPECTED: dict[tuple[str, str], Role] = {
     ("POST", "/api/images/undo"): ANNOTATOR,
     ("GET", "/api/pools"): READER,
     ("GET", "/api/pools/{number}/map"): READER,
-    ("GET", "/api/queries"): READER,
-    ("POST", "/api/queries/lease"): ANNOTATOR,
-    ("POST", "/api/queries/release"): ANNOTATOR,
+    ("GET", "/api/questions"): READER,
+    ("POST", "/api/questions/lease"): ANNOTATOR,
+    ("POST", "/api/questions/release"): ANNOTATOR,
     ("POST", "/api/answers"): ANNOTATOR,
     ("POST", "/api/undo"): ANNOTATOR,
     ("GET", "/api/pulse"): READER,
@@ -227,7 +227,7 @@ def test_traversal_in_every_parameter_leads_nowhere(opened: Guard, hostile: str)
             assert reply.status in (404, 405), (rule.path, name)
             assert b"root:" not in reply.body
     for query in ("which", "next", "name", "after", "limit"):
-        for path in ("/api/queries", "/sign-in", "/api/classes/similar", "/api/events"):
+        for path in ("/api/questions", "/sign-in", "/api/classes/similar", "/api/events"):
             reply = client.get(f"{path}?{query}={hostile}")
             assert reply.status < 500
             assert b"<script>alert" not in reply.body
@@ -267,8 +267,8 @@ def test_it_refuses_to_be_open_to_strangers(store: Store, monkeypatch: pytest.Mo
         build(store, DeskConfig(host="0.0.0.0"))
     monkeypatch.setenv("CONCLAD_DESK_TOKEN", "x" * 40)
     desk = build(store, DeskConfig(host="0.0.0.0"))
-    assert Client(desk).get("/api/queries").status == 401
-    assert Client(desk, token="x" * 40).get("/api/queries").status == 200
+    assert Client(desk).get("/api/questions").status == 401
+    assert Client(desk, token="x" * 40).get("/api/questions").status == 200
 
 
 def test_tokens_are_kept_as_hashes_only(store: Store, state: Any) -> None:
@@ -304,9 +304,9 @@ def test_a_browser_signs_in_and_proves_that_the_page_is_ours(desk: Guard, tokens
     assert tokens["annotator"] not in reply.headers["set-cookie"]
     page = browser.get("/").text
     [csrf] = re.findall(r'<meta name="csrf" content="(\w+)">', page)
-    assert browser.post("/api/queries/lease").status == 403
-    assert browser.post("/api/queries/lease", x_csrf_token="0" * 64).status == 403
-    assert browser.post("/api/queries/lease", x_csrf_token=csrf).status == 200
+    assert browser.post("/api/questions/lease").status == 403
+    assert browser.post("/api/questions/lease", x_csrf_token="0" * 64).status == 403
+    assert browser.post("/api/questions/lease", x_csrf_token=csrf).status == 200
     assert browser.post("/sign-out", x_csrf_token=csrf).status == 303
     assert browser.get("/api/pulse").status == 401
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from PIL import Image
 
-from monitor.config.desk_section import Desk as DeskConfig
+from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.app import build
 from monitor.desk.guard import Guard
 from monitor.desk.novelty_activity import novelty_over_time
@@ -18,7 +18,7 @@ from monitor.desk.question_queue import read_queue
 from monitor.people.class_catalog import list_classes
 from monitor.people.class_corrections import retire
 from monitor.store import Store, check
-from monitor.store.states import QueryState
+from monitor.store.states import QuestionState
 from tests.desk.client import Client
 from tests.desk.conftest import Tokens
 
@@ -26,14 +26,14 @@ from tests.desk.conftest import Tokens
 def give(client: Client, action: str, *answers: tuple[int, str]) -> list[str]:
     body = {
         "action": action.ljust(8, "0"),
-        "answers": [{"query_id": n, "answer": "class", "class": name} for n, name in answers],
+        "answers": [{"question_id": n, "answer": "class", "class": name} for n, name in answers],
     }
     return [one["fate"] for one in client.post("/api/answers", body).json()["receipts"]]
 
 
 def test_answers_go_in_and_come_back(client: Client) -> None:
-    listed = client.get("/api/queries").json()["questions"]
-    assert [one["query_id"] for one in listed] == list(range(21, 41))
+    listed = client.get("/api/questions").json()["questions"]
+    assert [one["question_id"] for one in listed] == list(range(21, 41))
     assert give(client, "one", (21, "dune"), (22, "water"), (1, "dune")) == [
         "accepted",
         "accepted",
@@ -44,10 +44,10 @@ def test_answers_go_in_and_come_back(client: Client) -> None:
         "repeated",
         "refused",
     ]
-    answered = client.get("/api/queries?which=answered").json()["questions"]
-    assert [(one["query_id"], one["class"]) for one in answered] == [(21, "dune"), (22, "water")]
-    assert client.post("/api/undo", {"action": "undo0001"}).json() == {"query_ids": [21, 22]}
-    assert len(client.get("/api/queries").json()["questions"]) == 20
+    answered = client.get("/api/questions?which=answered").json()["questions"]
+    assert [(one["question_id"], one["class"]) for one in answered] == [(21, "dune"), (22, "water")]
+    assert client.post("/api/undo", {"action": "undo0001"}).json() == {"question_ids": [21, 22]}
+    assert len(client.get("/api/questions").json()["questions"]) == 20
 
 
 def test_two_people_are_told_of_each_other(desk: Guard, tokens: Tokens) -> None:
@@ -55,30 +55,30 @@ def test_two_people_are_told_of_each_other(desk: Guard, tokens: Tokens) -> None:
     assert give(one, "a", (21, "dune")) == ["accepted"]
     reply = two.post(
         "/api/answers",
-        {"action": "bbbbbbbb", "answers": [{"query_id": 21, "answer": "bad_image"}]},
+        {"action": "bbbbbbbb", "answers": [{"question_id": 21, "answer": "bad_image"}]},
     )
     [receipt] = reply.json()["receipts"]
     assert receipt["fate"] == "conflict"
     assert "the annotator answered 'dune' before you" in receipt["message"]
-    undone = one.post("/api/undo", {"action": "cccccccc", "query_id": 21})
-    assert undone.json() == {"query_ids": [21]}
+    undone = one.post("/api/undo", {"action": "cccccccc", "question_id": 21})
+    assert undone.json() == {"question_ids": [21]}
     assert give(two, "d", (22, "dune")) == ["accepted"]
-    assert one.post("/api/undo", {"action": "eeeeeeee", "query_id": 22}).status == 409
+    assert one.post("/api/undo", {"action": "eeeeeeee", "question_id": 22}).status == 409
 
 
 def test_leases_share_the_work_and_run_out(store: Store, tokens: Tokens) -> None:
     desk = build(store, DeskConfig(lease_seconds=5))
     one, two = (Client(desk, token=tokens[role]) for role in ("annotator", "admin"))
-    mine = one.post("/api/queries/lease", {"limit": 15}).json()["query_ids"]
-    yours = two.post("/api/queries/lease", {"limit": 15}).json()["query_ids"]
+    mine = one.post("/api/questions/lease", {"limit": 15}).json()["question_ids"]
+    yours = two.post("/api/questions/lease", {"limit": 15}).json()["question_ids"]
     assert (len(mine), len(yours)) == (15, 5)
     assert not set(mine) & set(yours)
     queue = read_queue(store, "the admin", 60)
     assert queue.shown == 5
     assert queue.elsewhere == {"the annotator": 15}
     assert "15 more are with the annotator" in two.get("/questions").text
-    one.post("/api/queries/release")
-    assert len(two.post("/api/queries/lease", {"limit": 60}).json()["query_ids"]) == 20
+    one.post("/api/questions/release")
+    assert len(two.post("/api/questions/lease", {"limit": 60}).json()["question_ids"]) == 20
 
 
 def test_the_queue_groups_by_what_is_suspected(store: Store) -> None:
@@ -112,7 +112,7 @@ def test_the_stamp_changes_with_the_page(client: Client) -> None:
 
 
 def test_pictures_are_jpegs_that_never_change(client: Client) -> None:
-    digest = client.get("/api/queries").json()["questions"][0]["thumbnail"]
+    digest = client.get("/api/questions").json()["questions"][0]["thumbnail"]
     reply = client.get(f"/thumbnails/{digest}")
     assert reply.headers["content-type"] == "image/jpeg"
     assert "immutable" in reply.headers["cache-control"]
@@ -170,9 +170,9 @@ def test_other_tools_are_served(client: Client, kind: str) -> None:
         tasks[0]["annotations"] = [{"result": [chosen], "was_cancelled": False}]
         body = json.dumps(tasks[:1]).encode()
     elif kind == "csv":
-        body = b"query_id,class\n21,dune\n99,dune\n"
+        body = b"question_id,class\n21,dune\n99,dune\n"
     else:
-        body = b'{"query_id": 21, "class": "dune"}\n'
+        body = b'{"question_id": 21, "class": "dune"}\n'
     done = client.send("POST", f"/api/import/{kind}", body).json()
     assert done["counts"]["accepted"] == 1
     assert done["counts"]["refused"] == (1 if kind == "csv" else 0)
@@ -183,11 +183,17 @@ def test_other_tools_are_served(client: Client, kind: str) -> None:
     [
         ("/api/answers", {}),
         ("/api/answers", {"action": "short", "answers": []}),
-        ("/api/answers", {"action": "aaaaaaaa", "answers": [{"query_id": 1, "answer": "undo"}]}),
-        ("/api/answers", {"action": "aaaaaaaa", "answers": [{"query_id": 1, "answer": "class"}]}),
-        ("/api/answers", {"action": "aaaaaaaa", "answers": [{"query_id": "1", "answer": "class"}]}),
+        ("/api/answers", {"action": "aaaaaaaa", "answers": [{"question_id": 1, "answer": "undo"}]}),
+        (
+            "/api/answers",
+            {"action": "aaaaaaaa", "answers": [{"question_id": 1, "answer": "class"}]},
+        ),
+        (
+            "/api/answers",
+            {"action": "aaaaaaaa", "answers": [{"question_id": "1", "answer": "class"}]},
+        ),
         ("/api/undo", {"action": "aaaaaaaa", "extra": 1}),
-        ("/api/queries/lease", {"limit": 10**9}),
+        ("/api/questions/lease", {"limit": 10**9}),
         ("/api/versions/1/refuse", {"reason": ""}),
     ],
 )
@@ -236,8 +242,10 @@ def test_an_undo_names_the_action_that_it_takes_back(client: Client) -> None:
     give(client, "first-action", (21, "dune"))
     give(client, "other-action", (22, "dune"))
     body = {"action": "undo-action", "of": "first-action"}
-    assert client.post("/api/undo", body).json()["query_ids"] == [21]
-    assert client.post("/api/undo", body).json()["query_ids"] == [21], "sent twice, it counts once"
+    assert client.post("/api/undo", body).json()["question_ids"] == [21]
+    assert client.post("/api/undo", body).json()["question_ids"] == [21], (
+        "sent twice, it counts once"
+    )
     again = {"action": "undo-again1", "of": "first-action"}
     assert client.post("/api/undo", again).status == 409
 
@@ -258,7 +266,7 @@ def test_novelty_over_time_is_counted_by_source(store: Store) -> None:
 
 def test_old_pictures_are_let_go(store: Store) -> None:
     with store.reading() as tx:
-        closed = [query.thumbnail for query in tx.queries.of_pool(1)]
+        closed = [question.thumbnail for question in tx.questions.of_pool(1)]
         moment = tx.now
     assert all(closed)
     assert drop_old_pictures(store, DeskConfig(keep_pictures_days=1)) == 0
@@ -266,15 +274,15 @@ def test_old_pictures_are_let_go(store: Store) -> None:
     assert drop_old_pictures(later, DeskConfig(keep_pictures_days=None)) == 0
     assert drop_old_pictures(later, DeskConfig(keep_pictures_days=1)) == len(set(closed))
     with store.reading() as tx:
-        assert all(query.thumbnail is None for query in tx.queries.of_pool(1))
-        assert all(query.thumbnail for query in tx.queries.of_pool(2))
-        assert tx.queries.get(21).state is QueryState.OPEN
+        assert all(question.thumbnail is None for question in tx.questions.of_pool(1))
+        assert all(question.thumbnail for question in tx.questions.of_pool(2))
+        assert tx.questions.get(21).state is QuestionState.OPEN
 
 
 def test_a_class_keeps_pictures_of_what_was_answered(client: Client, store: Store) -> None:
     give(client, "one", *((number, "glacier") for number in range(21, 33)))
     with store.transaction() as tx:
-        tx.queries.close_round(2, 1)
+        tx.questions.close_round(2, 1)
         moment = tx.now
     later = Store(store.database, store.folder, clock=lambda: moment + timedelta(days=2))
     drop_old_pictures(later, DeskConfig(keep_pictures_days=1))

@@ -12,7 +12,7 @@ from selenium.webdriver.common.keys import Keys
 
 from monitor.people.exchange.question_records import read_questions
 from monitor.store import Store
-from monitor.store.states import AnswerKind, QueryState
+from monitor.store.states import AnswerKind, QuestionState
 from tests.desk.browser import DESKTOP, PHONE, Browser, chromium, config_of, served
 from tests.people import world
 
@@ -48,7 +48,7 @@ def browser(driver: webdriver.Chrome, state: Path) -> Iterator[Browser]:
 
 def answers(state: Path) -> dict[int, str | None]:
     with Store.open(state) as store:
-        return {one.query.id: one.answered for one in read_questions(store, "answered")}
+        return {one.question.id: one.answered for one in read_questions(store, "answered")}
 
 
 def test_twenty_questions_by_keyboard_alone(browser: Browser, state: Path) -> None:
@@ -198,8 +198,8 @@ def test_a_range_is_chosen_with_shift_and_one_answer_is_undone_after_a_reload(
     browser.press("u")
     browser.until(lambda: answered in browser.cards())
     with Store.open(state) as store, store.reading() as tx:
-        assert tx.queries.get(answered).state is QueryState.OPEN
-        kinds = [one.kind for one in tx.answers.of_query(answered)]
+        assert tx.questions.get(answered).state is QuestionState.OPEN
+        kinds = [one.kind for one in tx.answers.of_question(answered)]
     assert kinds == [AnswerKind.NEW_CLASS, AnswerKind.UNDO]
     assert first in browser.cards()
 
@@ -393,9 +393,9 @@ def test_the_api_page_shows_fields_and_tries_them(browser: Browser, state: Path)
         "for (const one of document.querySelectorAll('.operation')) one.open = true"
     )
     assert "One question; without it, your whole last action." in browser.text("#main")
-    browser.one('[data-path="/api/queries"] [name="which"]').send_keys("open")
-    browser.click('[data-path="/api/queries"] button[type="submit"]')
-    browser.until(lambda: '"query_id": 1' in browser.text('[data-path="/api/queries"] .reply'))
+    browser.one('[data-path="/api/questions"] [name="which"]').send_keys("open")
+    browser.click('[data-path="/api/questions"] button[type="submit"]')
+    browser.until(lambda: '"question_id": 1' in browser.text('[data-path="/api/questions"] .reply'))
     browser.click('[data-path="/api/answers"] button[type="submit"]')
     browser.until(lambda: answers(state) == {1: "dune"})
 

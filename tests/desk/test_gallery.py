@@ -278,10 +278,10 @@ def test_the_map_of_two_thousand_points_is_smooth(traced: webdriver.Chrome, tmp_
 def test_what_was_settled_is_joined_and_the_last_revision_stands(state: Path) -> None:
     import pyarrow as pa
 
-    from monitor.config.desk_section import Desk
+    from monitor.config.desk_section import DeskSection
     from monitor.desk.app import build
     from monitor.store.output_files import write_table
-    from monitor.store.records import Output
+    from monitor.store.records import OutputFile
     from tests.desk.client import Client
 
     rows = {
@@ -295,9 +295,9 @@ def test_what_was_settled_is_joined_and_the_last_revision_stands(state: Path) ->
     with Store.open(state) as store:
         staged = write_table(store.folder, "settled/b1.parquet", pa.table(rows))
         with store.transaction() as tx:
-            output = Output("settled", 1, 1, 0, staged.name, 4, 0, 1, staged.sha256, tx.now)
+            output = OutputFile("settled", 1, 1, 0, staged.name, 4, 0, 1, staged.sha256, tx.now)
             tx.outputs.add(output)
-        client = Client(build(store, Desk()))
+        client = Client(build(store, DeskSection()))
 
         def found(query: str) -> list[str]:
             reply = client.get(f"/api/images?limit=500&{query}").json()
@@ -310,12 +310,12 @@ def test_what_was_settled_is_joined_and_the_last_revision_stands(state: Path) ->
 
 
 def test_a_whole_map_says_what_each_point_is(state: Path, tmp_path: Path) -> None:
-    from monitor.config.desk_section import Desk
+    from monitor.config.desk_section import DeskSection
     from monitor.desk.app import build
     from tests.desk.client import Client
 
     with Store.open(state) as store:
-        client = Client(build(store, Desk()))
+        client = Client(build(store, DeskSection()))
         found: dict[str, Any] = json.loads(client.get("/api/pools/1/map").body)
         points = found["points"]
         assert len(points) == IMAGES

@@ -73,7 +73,7 @@ def test_wider_rights_are_found_and_taken_away(
         assert list(wide_paths(state)) == []
         assert not is_wide(state / "conclad.db")
         with store.reading() as tx:
-            assert tx.queries.get(1).image_id
+            assert tx.questions.get(1).image_id
     caplog.clear()
     Store.open(state).close()
     assert caplog.text == ""

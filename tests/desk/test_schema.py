@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from monitor.config.desk_section import Desk as DeskConfig
+from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.guard import Guard
 from monitor.desk.openapi import describe
 from monitor.desk.rate_limits import Limiter
@@ -51,7 +51,8 @@ def served(mould: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
 
 
 OPERATIONS = [
-    found.ok() for found in schemathesis.openapi.from_dict(describe()).get_all_operations()
+    found.ok()  # type: ignore[union-attr]
+    for found in schemathesis.openapi.from_dict(describe()).get_all_operations()
 ]
 
 

@@ -175,6 +175,6 @@ def test_a_source_is_purged_from_the_terminal(
     done = json.loads(capsys.readouterr().out)
     assert done["thumbnails"] == 4
     with Store.open(state) as store, store.reading() as tx:
-        shown = {query.source_id: query.thumbnail for query in tx.queries.of_pool(1)}
+        shown = {question.source_id: question.thumbnail for question in tx.questions.of_pool(1)}
     assert shown["cam-2"] is None
     assert shown["cam-1"] is not None

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from joserfc.jwk import RSAKey
 
-from monitor.config.desk_section import Desk as DeskConfig
+from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.app import build
 from monitor.desk.errors import CannotStart
 from monitor.store import Store
@@ -40,8 +40,8 @@ def test_a_trusted_proxy_says_who_it_is(store: Store) -> None:
     assert reply.status == 403
     [csrf] = re.findall(r'<meta name="csrf" content="(\w+)">', page)
     head = {"x_forwarded_user": "ada", "x_csrf_token": csrf}
-    assert client.post("/api/queries/lease", **head).status == 200
-    assert client.post("/api/queries/lease", x_forwarded_user="ada").status == 403, "another site"
+    assert client.post("/api/questions/lease", **head).status == 200
+    assert client.post("/api/questions/lease", x_forwarded_user="ada").status == 403, "another site"
     ops = {"x_forwarded_user": "bo", "x_forwarded_groups": "people, operators"}
     assert "admin" in client.get("/", **ops).text
     with store.reading() as tx:

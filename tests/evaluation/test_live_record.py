@@ -20,7 +20,7 @@ from monitor.evaluation.errors import (
     ShareError,
 )
 from monitor.evaluation.labelled_features import LabelledFeatures, labelled_features
-from monitor.evaluation.live_feed import Feed
+from monitor.evaluation.live_feed import LiveFeed
 from monitor.evaluation.live_plan import LivePlan
 from monitor.evaluation.live_record import LiveCell, Record, run_live_cell
 from monitor.evaluation.live_report import live_tables, write_live_report
@@ -104,7 +104,7 @@ def test_the_same_seed_plays_the_same_feed() -> None:
 
 def test_pools_hold_what_was_asked_for() -> None:
     plan = LivePlan(known=2, new=2, labelled=30, pool=40, pools=3, clean=1)
-    feed = Feed.of(blobs(), plan, seed=3, share=0.1)
+    feed = LiveFeed.of(blobs(), plan, seed=3, share=0.1)
     pools = list(feed.pools())
     assert [pool.clean for pool in pools] == [True, False, False, False]
     for pool in pools:
@@ -119,8 +119,8 @@ def test_pools_hold_what_was_asked_for() -> None:
 
 
 def test_images_return_only_where_the_data_is_too_small() -> None:
-    def shown(plan: LivePlan) -> tuple[Feed, np.ndarray[Any, Any]]:
-        feed = Feed.of(blobs(), plan, seed=0, share=0.2)
+    def shown(plan: LivePlan) -> tuple[LiveFeed, np.ndarray[Any, Any]]:
+        feed = LiveFeed.of(blobs(), plan, seed=0, share=0.2)
         return feed, np.concatenate([pool.features for pool in feed.pools()])
 
     plan = LivePlan(known=3, labelled=30, pool=50, pools=3, clean=2)
@@ -136,7 +136,7 @@ def test_images_return_only_where_the_data_is_too_small() -> None:
 
 def test_shares_of_a_seed_have_the_same_detector_and_other_pools() -> None:
     plan = LivePlan(labelled=30, pool=50, pools=1, clean=1)
-    one, other = (Feed.of(blobs(), plan, 0, share) for share in (0.1, 0.2))
+    one, other = (LiveFeed.of(blobs(), plan, 0, share) for share in (0.1, 0.2))
     assert (one.known, one.new) == (other.known, other.new)
     np.testing.assert_array_equal(one.labelled, other.labelled)
     first, second = next(one.pools()), next(other.pools())
@@ -145,7 +145,7 @@ def test_shares_of_a_seed_have_the_same_detector_and_other_pools() -> None:
 
 def test_sources_have_habits_and_all_bring_new_images() -> None:
     plan = SMALL.with_changes(sources=2, pool=100, pools=4)
-    feed = Feed.of(blobs(), plan, seed=1, share=0.2)
+    feed = LiveFeed.of(blobs(), plan, seed=1, share=0.2)
     pools = list(feed.pools())
     labels = np.concatenate([p.labels for p in pools])
     sources = np.concatenate([p.sources for p in pools])

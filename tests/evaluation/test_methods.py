@@ -12,7 +12,7 @@ from monitor.evaluation.errors import UnknownMethodError
 from monitor.evaluation.labelled_features import LabelledFeatures
 from monitor.evaluation.methods.common import hold_out
 from monitor.evaluation.methods.er import LARGE_BUFFER, SMALL_BUFFER, er_method
-from monitor.evaluation.methods.registry import METHODS, Entry, entry_for, make_method
+from monitor.evaluation.methods.registry import METHODS, MethodEntry, entry_for, make_method
 from monitor.evaluation.plans import BASELINES
 from tests.evaluation import checks
 from tests.evaluation.samples import digits, synthetic
@@ -24,7 +24,7 @@ AVAILABLE = [entry for entry in METHODS.values() if find_spec(entry.module)]
 @pytest.mark.parametrize("entry", AVAILABLE, ids=lambda entry: entry.name)
 @pytest.mark.parametrize("check", checks.ALL, ids=lambda check: check.__name__)
 def test_check(
-    check: Callable[..., None], entry: Entry, data: Callable[[], LabelledFeatures]
+    check: Callable[..., None], entry: MethodEntry, data: Callable[[], LabelledFeatures]
 ) -> None:
     check(lambda: make_method(entry.name), data(), entry.labels)
 

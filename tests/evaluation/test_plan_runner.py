@@ -17,11 +17,11 @@ from monitor.evaluation.errors import (
 )
 from monitor.evaluation.labelled_features import labelled_features
 from monitor.evaluation.plan_cell import Cell
-from monitor.evaluation.plan_runner import Outcome, run_plan
-from monitor.evaluation.plans import Plan
+from monitor.evaluation.plan_runner import PlanResult, run_plan
+from monitor.evaluation.plans import EvaluationPlan
 from tests.evaluation.samples import digits, synthetic
 
-PLAN = Plan(
+PLAN = EvaluationPlan(
     initial=2, increments=(2,), budgets=(0.05, 0.1), seeds=(0, 1), methods=("dfm", "incdfm-p85")
 )
 REQUIRED = {
@@ -31,7 +31,7 @@ REQUIRED = {
 }  # fmt: skip
 
 
-def timeless(outcome: Outcome) -> list[dict[str, Any]]:
+def timeless(outcome: PlanResult) -> list[dict[str, Any]]:
     return [
         {key: value for key, value in record.items() if not key.endswith("seconds")}
         for record in outcome.records

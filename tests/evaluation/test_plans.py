@@ -12,9 +12,9 @@ from monitor.evaluation.errors import (
     UnknownPlanError,
 )
 from monitor.evaluation.methods.registry import METHODS
-from monitor.evaluation.plans import PLANS, Plan, named_plan
+from monitor.evaluation.plans import PLANS, EvaluationPlan, named_plan
 
-GOOD = Plan(initial=4, increments=(2,))
+GOOD = EvaluationPlan(initial=4, increments=(2,))
 
 
 @pytest.mark.parametrize(

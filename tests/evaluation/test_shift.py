@@ -23,7 +23,7 @@ from monitor.evaluation.shift import ShiftPlan
 from monitor.evaluation.shift_data import Lottery, seen_through
 from monitor.evaluation.shift_images import CORRUPTIONS, SEVERITIES, corrupted
 from monitor.evaluation.shift_naive import mmd_p_value
-from monitor.feed.labelled_dataset import Sample
+from monitor.feed.labelled_dataset import LabelledImage
 from monitor.novelty.drift.source_drift import DriftSettings
 
 _BRIEFLY = {**(ShiftPlan.__init__.__kwdefaults__ or {}), "feeds": 1, "days": 5.0}
@@ -79,7 +79,7 @@ def test_images_are_drawn_evenly_from_a_stream() -> None:
     for seed in range(30):
         lottery = Lottery(5, seed=seed)
         for i in range(100):
-            lottery(Sample(str(i), "a", "", b""))
+            lottery(LabelledImage(str(i), "a", "", b""))
         places += [drawn.row for drawn in lottery.drawn]
     assert 40 < np.mean(places) < 60
 
@@ -87,8 +87,8 @@ def test_images_are_drawn_evenly_from_a_stream() -> None:
 def test_features_of_a_worse_camera_are_cached_apart(tmp_path: Path) -> None:
     lottery = Lottery(4, seed=0)
     for i in range(4):
-        lottery(Sample(str(i), "a", "", png(i, 1)))
-    lottery(Sample("broken", "b", "", b"no image"))
+        lottery(LabelledImage(str(i), "a", "", png(i, 1)))
+    lottery(LabelledImage("broken", "b", "", b"no image"))
     with open_engine(load_backbone(BackboneSpec("tiny")), runtime="torch") as engine:
         noisy, again, dark = (
             seen_through(lottery.drawn, engine, name, 3, cache=tmp_path)

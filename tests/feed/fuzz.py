@@ -22,7 +22,7 @@ import numpy as np
 
 from monitor.feed.batch_plan import plan_files
 from monitor.feed.batch_reader import BatchReader
-from monitor.feed.feed_storage import Source
+from monitor.feed.feed_storage import FeedStorage
 from monitor.images.bands import Bands
 from monitor.images.decode import Decoded, Decoding, decode
 from monitor.images.reject_reasons import Rejected
@@ -118,7 +118,7 @@ def image_case(data: bytes, rng: random.Random) -> str:
 
 def parquet_case(data: bytes, folder: Path) -> str:
     (folder / "case.parquet").write_bytes(data)
-    source = Source.at(folder)
+    source = FeedStorage.at(folder)
     [plan] = plan_files(source, source.list(), rows_per_batch=16, threads=1)
     if plan.problem is not None:
         return f"file {type(plan.problem).__name__}"

@@ -13,7 +13,7 @@ from PIL import Image
 
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.batch_reader import BatchReader, ReadRows
-from monitor.feed.feed_storage import FeedFile, Source
+from monitor.feed.feed_storage import FeedFile, FeedStorage
 
 
 def picture(width: int = 32, height: int = 24, seed: int = 0) -> Image.Image:
@@ -42,16 +42,18 @@ def table(rows: int, *, source: str = "cam-7", image: bytes = b"\xff\xd8\xff ima
     )
 
 
-def write(folder: Path, name: str, content: pa.Table, **options: Any) -> tuple[Source, FeedFile]:
+def write(
+    folder: Path, name: str, content: pa.Table, **options: Any
+) -> tuple[FeedStorage, FeedFile]:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(content, path, **options)
-    source = Source.at(folder)
+    source = FeedStorage.at(folder)
     return source, source.stat(name)
 
 
 def read_batch(
-    source: Source, planned: PlannedBatch, *, default_source: str | None = None
+    source: FeedStorage, planned: PlannedBatch, *, default_source: str | None = None
 ) -> ReadRows:
     """One batch by itself, with a reader of its own."""
     with BatchReader(source, default_source=default_source) as reader:

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from monitor.feed.batch_plan import PlannedBatch, cut, plan_batches, plan_files
 from monitor.feed.contract import Columns, Layout
 from monitor.feed.errors import ContractError, FileCorrupt, FileGone, FileIncomplete
-from monitor.feed.feed_storage import FeedFile, Source
-from monitor.feed.parquet_footer import Footer, Group, read_footer
+from monitor.feed.feed_storage import FeedFile, FeedStorage
+from monitor.feed.parquet_footer import Footer, RowGroup, read_footer
 from tests.feed.make import table, write
 
 FILE = FeedFile("a.parquet", 1000, 1)
 
 
 def footer(*rows: int, row_bytes: int = 10) -> Footer:
-    groups: list[Group] = []
+    groups: list[RowGroup] = []
     first = 0
     for index, count in enumerate(rows):
         size = count * row_bytes
-        groups.append(Group(index, first, count, size))
+        groups.append(RowGroup(index, first, count, size))
         first += count
     return Footer(FILE, Layout(("image_id",), ("image",)), tuple(groups))
 
@@ -122,7 +122,7 @@ def test_files_that_will_never_be_read_are_corrupt(
     tmp_path: Path, content: bytes, message: str
 ) -> None:
     (tmp_path / "a.parquet").write_bytes(content)
-    source = Source.at(tmp_path)
+    source = FeedStorage.at(tmp_path)
     with pytest.raises(FileCorrupt, match=message):
         plan_batches(source, source.stat("a.parquet"))
 
@@ -133,7 +133,7 @@ def test_many_files_keep_their_order_and_a_bad_one_costs_only_itself(tmp_path: P
     (tmp_path / "03.parquet").write_bytes(b"PAR1 and no more")
     (tmp_path / "04.parquet").write_bytes(b"something else altogether")
     write(tmp_path, "05.parquet", table(5).rename_columns(["id", "at", "from", "jpeg"]))
-    source = Source.at(tmp_path)
+    source = FeedStorage.at(tmp_path)
     files = source.list()
     (tmp_path / "06.parquet").unlink()
     plans = list(plan_files(source, files, Columns(), rows_per_batch=10, threads=4))

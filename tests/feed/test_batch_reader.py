@@ -17,7 +17,7 @@ from monitor.feed.batch_plan import PlannedBatch, plan_batches
 from monitor.feed.batch_reader import BatchReader, ReadRows
 from monitor.feed.contract import Columns
 from monitor.feed.errors import FileChanged, FileGone
-from monitor.feed.feed_storage import FeedFile, Source
+from monitor.feed.feed_storage import FeedFile, FeedStorage
 from monitor.feed.row_parsing import Row
 from monitor.images.reject_reasons import Reason
 from tests.feed.make import read_batch, table, write
@@ -26,7 +26,7 @@ MOMENT = datetime(2026, 3, 1, 12, 30, 15, 250_000, tzinfo=UTC)
 
 
 def read_all(
-    source: Source, file: FeedFile, columns: Columns | None = None, rows_per_batch: int = 256
+    source: FeedStorage, file: FeedFile, columns: Columns | None = None, rows_per_batch: int = 256
 ) -> list[ReadRows]:
     specs = plan_batches(source, file, columns, rows_per_batch=rows_per_batch)
     with BatchReader(source, columns) as reader:

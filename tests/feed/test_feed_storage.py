@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from monitor.feed.errors import FileGone, SourceError, SourceMissing, SourceUnavailable
-from monitor.feed.feed_storage import FeedFile, Source, by_arrival, compare, without_secrets
+from monitor.feed.feed_storage import FeedFile, FeedStorage, by_arrival, compare, without_secrets
 
 ODD_NAMES = [
     "Ærø/fjord.parquet",
@@ -31,7 +31,7 @@ def touch(folder: Path, *names: str) -> None:
         path.write_bytes(b"PAR1")
 
 
-def paths(source: Source) -> list[str]:
+def paths(source: FeedStorage) -> list[str]:
     return [file.path for file in source.list()]
 
 
@@ -39,7 +39,7 @@ def test_lists_recursively_in_order_and_passes_over_what_is_not_ours(tmp_path: P
     touch(tmp_path, "b/2.parquet", "b/1.parquet", "a.parquet", "b/c/d/3.parquet")
     touch(tmp_path, "_SUCCESS.parquet", ".x.parquet", "b/_tmp/4.parquet", "b/.git/5.parquet")
     touch(tmp_path, "notes.txt", "b/6.parquet.tmp", "b/7.parquet.crc")
-    assert paths(Source.at(tmp_path)) == [
+    assert paths(FeedStorage.at(tmp_path)) == [
         "a.parquet",
         "b/1.parquet",
         "b/2.parquet",
@@ -49,13 +49,13 @@ def test_lists_recursively_in_order_and_passes_over_what_is_not_ours(tmp_path: P
 
 def test_hidden_folders_above_the_feed_do_not_hide_it(tmp_path: Path) -> None:
     touch(tmp_path, ".cache/_feed/a.parquet")
-    assert paths(Source.at(tmp_path / ".cache" / "_feed")) == ["a.parquet"]
+    assert paths(FeedStorage.at(tmp_path / ".cache" / "_feed")) == ["a.parquet"]
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_odd_names_are_listed_and_opened(tmp_path: Path, name: str) -> None:
     touch(tmp_path, name)
-    source = Source.at(tmp_path)
+    source = FeedStorage.at(tmp_path)
     assert paths(source) == [name]
     with source.open(name) as handle:
         assert handle.read() == b"PAR1"
@@ -65,10 +65,10 @@ def test_the_same_feed_by_path_by_uri_and_under_another_filesystem(tmp_path: Pat
     touch(tmp_path, "cam 7/a.parquet")
     below = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     listings = {
-        Source.at(str(tmp_path)).list(),
-        Source.at(f"{tmp_path}/").list(),
-        Source.at(tmp_path.as_uri()).list(),
-        Source("feed", below, "").list(),
+        FeedStorage.at(str(tmp_path)).list(),
+        FeedStorage.at(f"{tmp_path}/").list(),
+        FeedStorage.at(tmp_path.as_uri()).list(),
+        FeedStorage("feed", below, "").list(),
     }
     assert len(listings) == 1
 
@@ -77,25 +77,25 @@ def test_wrong_places_are_named(tmp_path: Path) -> None:
     with pytest.raises(
         SourceMissing, match=r"nowhere: no such folder; create or mount it, or correct feed\.path"
     ):
-        Source.at(tmp_path / "nowhere").list()
+        FeedStorage.at(tmp_path / "nowhere").list()
     touch(tmp_path, "a.parquet")
     with pytest.raises(SourceError, match="is a file, where a feed is a folder"):
-        Source.at(tmp_path / "a.parquet").list()
+        FeedStorage.at(tmp_path / "a.parquet").list()
     with pytest.raises(SourceError, match=r"feed\.path takes a local path or a file://"):
-        Source.at("carrier-pigeon://roof/feed")
+        FeedStorage.at("carrier-pigeon://roof/feed")
     with pytest.raises(SourceError, match="no location"):
-        Source.at("")
+        FeedStorage.at("")
 
 
 def test_messages_do_not_repeat_credentials() -> None:
     assert "secret" not in without_secrets("s3://key:secret@bucket/feed?secret_key=secret")
     with pytest.raises(SourceError) as caught:
-        Source.at("carrier-pigeon://key:secret@roof/feed")
+        FeedStorage.at("carrier-pigeon://key:secret@roof/feed")
     assert "roof/feed: " in str(caught.value)
 
 
 def test_gone_and_unreachable_are_different(tmp_path: Path) -> None:
-    source = Source.at(tmp_path)
+    source = FeedStorage.at(tmp_path)
     for look in (source.stat, source.open):
         with pytest.raises(SourceMissing, match="is the folder mounted"):
             look("a.parquet")
@@ -168,7 +168,7 @@ def test_a_failing_storage_is_unavailable_not_empty() -> None:
             return object.__getattribute__(self, name)
 
     Failing.__abstractmethods__ = frozenset()
-    source = Source("feed", fs.PyFileSystem(Failing()), "root")
+    source = FeedStorage("feed", fs.PyFileSystem(Failing()), "root")
     for ask in (source.list, lambda: source.stat("a"), lambda: source.open("a")):
         with pytest.raises(SourceUnavailable, match="the storage did not answer"):
             ask()

@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from monitor.feed import new_files as watching
 from monitor.feed.errors import SourceMissing
-from monitor.feed.feed_storage import Source
+from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.new_files import TICK_SECONDS, YOUNG_SECONDS, FeedWatch, Sight
 
 
@@ -54,8 +54,8 @@ def clock() -> Clock:
 def watch(feed: Path, clock: Clock) -> FeedWatch:
     """One listing has been made, and the next is an hour away."""
     touch(feed / "cam-1" / "old.parquet", age=3600)
-    watch = FeedWatch(Source.at(feed), seconds=3600, clock=clock)
-    assert watch.look() == Sight(Source.at(feed).list(), is_whole=True)
+    watch = FeedWatch(FeedStorage.at(feed), seconds=3600, clock=clock)
+    assert watch.look() == Sight(FeedStorage.at(feed).list(), is_whole=True)
     return watch
 
 
@@ -68,10 +68,10 @@ def test_what_comes_is_seen_once_and_as_a_listing_shows_it(watch: FeedWatch, fee
     touch(feed / "a.PQ", age=3600)
     assert sorted(names(watch.look())) == ["a.PQ", "cam-1/b.parquet"]
     assert watch.look().files == ()
-    listed = {file.path: file for file in Source.at(feed).list()}
+    listed = {file.path: file for file in FeedStorage.at(feed).list()}
     touch(feed / "c.parquet")
     (seen,) = watch.look().files
-    assert seen == Source.at(feed).stat("c.parquet")
+    assert seen == FeedStorage.at(feed).stat("c.parquet")
     assert seen.path not in listed
 
 
@@ -108,7 +108,7 @@ def test_of_many_young_files_the_latest_are_minded(
 ) -> None:
     monkeypatch.setattr(watching, "YOUNG_MOST", 2)
     files = [touch(feed / f"{number}.parquet", age=10 - number) for number in range(5)]
-    watch = FeedWatch(Source.at(feed), seconds=3600, clock=clock)
+    watch = FeedWatch(FeedStorage.at(feed), seconds=3600, clock=clock)
     watch.look()
     for file in files:
         touch(file, size=9)
@@ -143,7 +143,7 @@ def test_folders_and_files_may_go(watch: FeedWatch, feed: Path) -> None:
 
 def test_a_listing_shows_what_glances_cannot(feed: Path, clock: Clock) -> None:
     path = touch(feed / "old.parquet", age=3600)
-    watch = FeedWatch(Source.at(feed), seconds=1e-9, clock=clock)
+    watch = FeedWatch(FeedStorage.at(feed), seconds=1e-9, clock=clock)
     watch.look()
     touch(path, size=9, age=1800)
     while not (sight := watch.look()).is_whole:
@@ -153,14 +153,14 @@ def test_a_listing_shows_what_glances_cannot(feed: Path, clock: Clock) -> None:
 
 def test_other_storage_is_listed_each_time(feed: Path) -> None:
     touch(feed / "a.parquet")
-    bucket = Source("bucket", fs.SubTreeFileSystem(str(feed), fs.LocalFileSystem()), "")
+    bucket = FeedStorage("bucket", fs.SubTreeFileSystem(str(feed), fs.LocalFileSystem()), "")
     watch = FeedWatch(bucket, seconds=3600)
     assert [watch.look().is_whole for _ in range(3)] == [True] * 3
     assert not watch.is_due
 
 
 def test_a_feed_that_is_not_there_is_named(tmp_path: Path) -> None:
-    watch = FeedWatch(Source.at(tmp_path / "nowhere"), seconds=1)
+    watch = FeedWatch(FeedStorage.at(tmp_path / "nowhere"), seconds=1)
     with pytest.raises(SourceMissing, match="no such folder"):
         watch.look()
 
@@ -169,7 +169,7 @@ def test_a_folder_that_vanishes_is_noticed_at_once_and_looked_at_anew(tmp_path: 
     feed = tmp_path / "feed"
     feed.mkdir()
     (feed / "a.parquet").write_bytes(b"-")
-    watch = FeedWatch(Source.at(feed), seconds=3600)
+    watch = FeedWatch(FeedStorage.at(feed), seconds=3600)
     assert [file.path for file in watch.look().files] == ["a.parquet"]
     feed.rename(tmp_path / "away")
     with pytest.raises(SourceMissing, match="has vanished"):

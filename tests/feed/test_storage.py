@@ -12,7 +12,7 @@ from pyarrow import fs
 from monitor.feed.batch_plan import plan_batches, plan_files
 from monitor.feed.batch_reader import BatchReader
 from monitor.feed.errors import SourceUnavailable
-from monitor.feed.feed_storage import Source, compare
+from monitor.feed.feed_storage import FeedStorage, compare
 from monitor.feed.file_arguments import find_files
 from tests.buckets import bucket_at
 from tests.feed.faults import Faults
@@ -36,7 +36,7 @@ def bucket(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def test_a_bucket_is_listed_planned_and_read(bucket: str) -> None:
-    source = Source.at(bucket.format("frames/feed"))
+    source = FeedStorage.at(bucket.format("frames/feed"))
     files = source.list()
     assert [file.path for file in files] == [
         "cam 8/å.parquet",
@@ -63,7 +63,7 @@ def test_patterns_over_a_bucket(bucket: str) -> None:
 
 def test_an_object_store_without_the_bucket_is_named(bucket: str) -> None:
     scheme = bucket.partition(":")[0]
-    source = Source.at(bucket.format("nowhere/feed"))
+    source = FeedStorage.at(bucket.format("nowhere/feed"))
     with pytest.raises(Exception, match=f"^{scheme}://nowhere/feed: ") as caught:
         source.list()
     assert "secret" not in str(caught.value)
@@ -73,7 +73,7 @@ def test_a_file_in_memory_reads_like_one_on_disk(tmp_path: Path) -> None:
     memory = fs._MockFileSystem()
     with memory.open_output_stream("a.parquet") as out:
         pq.write_table(table(20), out)
-    source = Source("memory", memory, "")
+    source = FeedStorage("memory", memory, "")
     [file] = source.list()
     local, same = write(tmp_path, "a.parquet", table(20))
     found = read_batch(source, plan_batches(source, file)[0])
@@ -81,13 +81,15 @@ def test_a_file_in_memory_reads_like_one_on_disk(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def failing(tmp_path: Path) -> tuple[Faults, Source]:
+def failing(tmp_path: Path) -> tuple[Faults, FeedStorage]:
     write(tmp_path, "a.parquet", table(300), row_group_size=100)
     faults = Faults()
-    return faults, Source("feed", fs.PyFileSystem(faults), str(tmp_path))
+    return faults, FeedStorage("feed", fs.PyFileSystem(faults), str(tmp_path))
 
 
-def test_an_unreachable_footer_is_unavailable_not_corrupt(failing: tuple[Faults, Source]) -> None:
+def test_an_unreachable_footer_is_unavailable_not_corrupt(
+    failing: tuple[Faults, FeedStorage],
+) -> None:
     faults, source = failing
     [file] = source.list()
     faults.broken = 100
@@ -95,7 +97,7 @@ def test_an_unreachable_footer_is_unavailable_not_corrupt(failing: tuple[Faults,
         plan_batches(source, file)
 
 
-def test_a_storage_that_stays_away_rejects_no_row(failing: tuple[Faults, Source]) -> None:
+def test_a_storage_that_stays_away_rejects_no_row(failing: tuple[Faults, FeedStorage]) -> None:
     faults, source = failing
     specs = plan_batches(source, source.list()[0], rows_per_batch=100)
     with BatchReader(source) as reader:
@@ -107,7 +109,7 @@ def test_a_storage_that_stays_away_rejects_no_row(failing: tuple[Faults, Source]
         assert [row.row for row in reader.read(specs[1]).rows] == list(range(100, 200))
 
 
-def test_a_hiccup_costs_nothing(failing: tuple[Faults, Source]) -> None:
+def test_a_hiccup_costs_nothing(failing: tuple[Faults, FeedStorage]) -> None:
     faults, source = failing
     specs = plan_batches(source, source.list()[0], rows_per_batch=100)
     with BatchReader(source) as reader:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from monitor.feed.contract import Columns, check_schema
-from monitor.feed.feed_storage import Source
+from monitor.feed.feed_storage import FeedStorage
 
 OLD = 1_700_000_000
 """A time of files that nobody is writing any more."""
@@ -47,7 +47,7 @@ def cameras(folder: Path, count: int, sources: int = 2) -> dict[str, bytes]:
 def rows(feed: Path) -> list[dict[str, Any]]:
     """Every row that a reader of the feed would see, and the proof that it may."""
     found: list[dict[str, Any]] = []
-    for file in Source.at(feed).list() if feed.exists() else ():
+    for file in FeedStorage.at(feed).list() if feed.exists() else ():
         table: pa.Table = pq.read_table(feed / file.path)
         check_schema(table.schema, Columns(), where=file.path)
         found += table.to_pylist()

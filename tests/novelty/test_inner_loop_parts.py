@@ -11,7 +11,7 @@ from monitor.novelty.drift.adaptation import adapt
 from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.errors import DuplicateClass
-from monitor.novelty.inner_loop import Question, Update, drive, inner_loop
+from monitor.novelty.inner_loop import QuestionsToAsk, Update, drive, inner_loop
 from monitor.novelty.paper.settings import PaperSettings
 from monitor.novelty.pool_graph import PoolSpace
 from monitor.novelty.presets import preset_settings
@@ -41,7 +41,7 @@ def drawn(world: World) -> tuple[Floats, list[str]]:
 
 def conversation(
     detector: Detector, pool: Floats, labels: list[str], budget: int, **options: int
-) -> tuple[list[Question], Update]:
+) -> tuple[list[QuestionsToAsk], Update]:
     questions = []
     loop = inner_loop(detector, pool, budget=budget, **options)
     try:

@@ -20,14 +20,14 @@ from monitor.people.errors import BadAnswer
 from monitor.store import Store
 from monitor.store.errors import WrongState
 from monitor.store.pool_transitions import PoolEvent
-from monitor.store.states import AnswerKind, ClassOrigin, QueryState
+from monitor.store.states import AnswerKind, ClassOrigin, QuestionState
 from tests.people import world
 from tests.store.building import sample
 
 
-def states(store: Store) -> dict[int, QueryState]:
+def states(store: Store) -> dict[int, QuestionState]:
     with store.reading() as tx:
-        return {query.id: query.state for query in tx.queries.of_pool(1)}
+        return {question.id: question.state for question in tx.questions.of_pool(1)}
 
 
 def test_known_and_new_are_told_apart_by_the_detector_in_use(store: Store) -> None:
@@ -67,7 +67,7 @@ def test_the_second_answer_is_told_who_was_first(store: Store) -> None:
     give(store, [Said(1, Word.CLASS, "dune")], who="ada", action="a")
     [second] = give(store, [Said(1, Word.CLASS, "water")], who="bob", action="b")
     assert second.fate is Fate.CONFLICT
-    assert second.message == ("query 1: ada answered 'dune' before you; yours is kept beside it")
+    assert second.message == ("question 1: ada answered 'dune' before you; yours is kept beside it")
     give(store, [Said(1, Word.CLASS, "dune")], who="cyd", action="c")
     with store.reading() as tx:
         assert [one.who for one in conflicts_of(tx, 1)] == ["bob"]
@@ -77,8 +77,8 @@ def test_one_bad_answer_costs_one_answer(store: Store) -> None:
     world.ask(store, 4)
     with store.transaction() as tx:
         tx.pools.apply(1, PoolEvent.ROUND_CLOSED)
-        tx.queries.close_round(1, 1)
-        tx.queries.open(1, 2, [sample(1, 3, image_id="late", spool_row=77)])
+        tx.questions.close_round(1, 1)
+        tx.questions.open(1, 2, [sample(1, 3, image_id="late", spool_row=77)])
     said = [
         Said(99, Word.CLASS, "lava"),
         Said(1, Word.CLASS, "magma"),
@@ -92,7 +92,7 @@ def test_one_bad_answer_costs_one_answer(store: Store) -> None:
         Fate.ACCEPTED,
         Fate.REFUSED,
     ]
-    assert "no such query" in receipts[0].message
+    assert "no such question" in receipts[0].message
     assert "round 1 of pool 1 has ended" in receipts[1].message
     with store.reading() as tx:
         names = {row.name for row in tx.classes.all()}
@@ -128,12 +128,12 @@ def test_undo_takes_back_what_was_given_together(store: Store) -> None:
     give(store, [Said(n, Word.CLASS, "dune") for n in (2, 3, 4)], who="ada", action="b")
     give(store, [Said(5, Word.CLASS, "dune")], who="bob", action="c")
     back = take_back_last(store, who="ada", action="u1")
-    assert [one.query_id for one in back] == [2, 3, 4]
+    assert [one.question_id for one in back] == [2, 3, 4]
     again = take_back_last(store, who="ada", action="u1")
     assert again == back, "a repeated undo takes nothing else back"
-    assert [one.query_id for one in take_back_last(store, who="ada", action="u2")] == [1]
+    assert [one.question_id for one in take_back_last(store, who="ada", action="u2")] == [1]
     found = states(store)
-    assert [number for number, state in found.items() if state is QueryState.ANSWERED] == [5]
+    assert [number for number, state in found.items() if state is QuestionState.ANSWERED] == [5]
     with pytest.raises(WrongState, match="nothing to take back"):
         take_back_last(store, who="ada", action="u3")
 
@@ -142,9 +142,9 @@ def test_an_undone_and_repeated_answer_can_be_undone_again(store: Store) -> None
     world.ask(store, 4)
     give(store, [Said(1, Word.CLASS, "dune"), Said(2, Word.BAD_IMAGE)], who="ada", action="a")
     take_back(store, 1, who="ada", action="u1")
-    assert [one.query_id for one in take_back_last(store, who="ada", action="u2")] == [2]
+    assert [one.question_id for one in take_back_last(store, who="ada", action="u2")] == [2]
     give(store, [Said(1, Word.CLASS, "water")], who="ada", action="b")
-    assert [one.query_id for one in take_back_last(store, who="ada", action="u3")] == [1]
+    assert [one.question_id for one in take_back_last(store, who="ada", action="u3")] == [1]
 
 
 def test_only_an_admin_takes_back_what_others_said(store: Store) -> None:
@@ -153,4 +153,4 @@ def test_only_an_admin_takes_back_what_others_said(store: Store) -> None:
     with pytest.raises(WrongState, match="answered by ada"):
         take_back(store, 1, who="bob", action="u")
     take_back(store, 1, who="root", action="u", anybodys=True)
-    assert states(store)[1] is QueryState.OPEN
+    assert states(store)[1] is QuestionState.OPEN

@@ -38,25 +38,25 @@ def conclad(
 
 
 def test_questions_are_listed_answered_and_taken_back(conclad: Conclad) -> None:
-    assert [one["query_id"] for one in conclad("queries")] == [1, 2, 3, 4]
+    assert [one["question_id"] for one in conclad("questions")] == [1, 2, 3, 4]
     done = conclad("label", "1", "dune", "--who", "ada")
     assert (done["fate"], done["new_class"], done["answer"]["who"]) == ("accepted", True, "ada")
     assert conclad("label", "2", "c2")["class"] == "water"
     conclad("label", "3", "--cannot-tell")
     conclad("label", "4", "--bad-image")
-    assert conclad("queries") == []
-    answered = conclad("queries", "--which", "answered")
+    assert conclad("questions") == []
+    answered = conclad("questions", "--which", "answered")
     assert [one["class"] for one in answered] == ["dune", "water", None, None]
     conclad("label", "1", "--undo")
-    assert [one["query_id"] for one in conclad("queries")] == [1]
+    assert [one["question_id"] for one in conclad("questions")] == [1]
 
 
 def test_people_read_sentences(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--set", f"state.dir={state}"]
-    assert run(["queries", *where]) == 0
+    assert run(["questions", *where]) == 0
     assert "4 open. Answer with: conclad label QUERY CLASS" in capsys.readouterr().out
     assert run(["label", "1", "dune", *where]) == 0
-    assert capsys.readouterr().out == "query 1: dune\n"
+    assert capsys.readouterr().out == "question 1: dune\n"
     assert run(["label", "2", "Dunes", *where]) == 0
     assert "if 'dune' was meant: conclad label 2 --undo" in capsys.readouterr().err
     assert run(["classes", *where]) == 0
@@ -76,7 +76,9 @@ def test_one_thing_at_a_time(conclad: Conclad, state: Path, wrong: list[str]) ->
 
 
 def test_a_refusal_is_one_sentence(conclad: Conclad) -> None:
-    assert conclad("label", "99", "dune", code=2) == ("conclad: query 99: there is no such query\n")
+    assert conclad("label", "99", "dune", code=2) == (
+        "conclad: question 99: there is no such question\n"
+    )
     assert "there is no such class" in conclad("classes", "retire", "lava", code=2)
 
 
@@ -85,7 +87,7 @@ def test_exports_for_other_tools(
     state: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     where = ["--set", f"state.dir={state}"]
-    assert run(["queries", "--export", kind, *where]) == 0
+    assert run(["questions", "--export", kind, *where]) == 0
     out = capsys.readouterr().out
     assert "1-0003" in out
     if kind == "label-studio":
@@ -94,7 +96,7 @@ def test_exports_for_other_tools(
 
 def test_a_file_of_answers_is_reported_row_by_row(conclad: Conclad, state: Path) -> None:
     sheet = state.parent / "sheet.csv"
-    sheet.write_text("query_id,class\n1,dune\n99,dune\nx,dune\n2,\n")
+    sheet.write_text("question_id,class\n1,dune\n99,dune\nx,dune\n2,\n")
     done = conclad("label", "--from", str(sheet), code=3)
     assert done["counts"] == {
         "accepted": 1,
@@ -104,7 +106,7 @@ def test_a_file_of_answers_is_reported_row_by_row(conclad: Conclad, state: Path)
         "unreadable": 1,
         "left open": 1,
     }
-    assert done["records"][1]["message"] == "query 99: there is no such query"
+    assert done["records"][1]["message"] == "question 99: there is no such question"
 
 
 def test_classes_are_corrected_and_versions_rolled_back(conclad: Conclad) -> None:
@@ -149,11 +151,11 @@ def test_held_versions_are_released_or_refused(conclad: Conclad, state: Path) ->
 
 def _hold(store: Store, name: str) -> int:
     from monitor.store import commit_version
-    from monitor.store.version_commit import Update
+    from monitor.store.version_commit import VersionUpdate
     from tests.store.building import small_detector
 
     detector = small_detector().renamed("c2", name)
-    return commit_version(store, Update(f"held:{name}", detector, 1, held=True)).number
+    return commit_version(store, VersionUpdate(f"held:{name}", detector, 1, held=True)).number
 
 
 def test_a_pseudo_label_is_marked_wrong(conclad: Conclad, state: Path) -> None:

@@ -19,19 +19,19 @@ from monitor.people.exchange.parsed_answers import take_in
 from monitor.people.exchange.question_records import read_questions
 from monitor.people.exchange.read_answers import read_answers
 from monitor.store import Store
-from monitor.store.states import QueryState
+from monitor.store.states import QuestionState
 from tests.people import world
 
 
 def answered(store: Store) -> dict[int, str | None]:
-    return {one.query.id: one.answered for one in read_questions(store, "answered")}
+    return {one.question.id: one.answered for one in read_questions(store, "answered")}
 
 
 def filled(text: str, answers: dict[int, str]) -> str:
     """What a person does in a spreadsheet."""
     rows = list(csv.DictReader(io.StringIO(text)))
     for row in rows:
-        row["class"] = answers.get(int(row["query_id"]), "")
+        row["class"] = answers.get(int(row["question_id"]), "")
     out = io.StringIO()
     writer = csv.DictWriter(out, list(rows[0]))
     writer.writeheader()
@@ -81,17 +81,17 @@ def test_json_lines_round_trip(store: Store) -> None:
 def test_each_bad_record_is_reported_and_the_rest_goes_in(store: Store) -> None:
     world.ask(store, 4)
     with store.transaction() as tx:
-        tx.queries.close_round(1, 1)
+        tx.questions.close_round(1, 1)
     world.ask(store, 4, pool=2)
     lines: list[Any] = [
-        {"query_id": 1, "class": "dune"},
-        {"query_id": 77, "class": "dune"},
-        {"query_id": "x", "class": "dune"},
-        {"query_id": 5, "class": "dune"},
-        {"query_id": 6, "answer": "no idea"},
-        {"query_id": 6, "class": 5},
-        {"query_id": 6, "answer": "cannot_tell", "class": "dune"},
-        {"query_id": 7, "answer": "skip"},
+        {"question_id": 1, "class": "dune"},
+        {"question_id": 77, "class": "dune"},
+        {"question_id": "x", "class": "dune"},
+        {"question_id": 5, "class": "dune"},
+        {"question_id": 6, "answer": "no idea"},
+        {"question_id": 6, "class": 5},
+        {"question_id": 6, "answer": "cannot_tell", "class": "dune"},
+        {"question_id": 7, "answer": "skip"},
         [],
     ]
     content = "\n".join([*map(json.dumps, lines), "{broken"]).encode()
@@ -115,7 +115,7 @@ def test_label_studio_tasks_carry_picture_and_prediction(store: Store) -> None:
     assert len(tasks) == 4
     first, second, _, unsure = tasks
     with store.reading() as tx:
-        digest = tx.queries.get(1).thumbnail
+        digest = tx.questions.get(1).thumbnail
     assert first["data"]["image"] == f"https://desk.example/thumbnails/{digest}"
     assert first["predictions"][0]["result"][0]["value"] == {"choices": ["dune"]}
     assert second["predictions"][0]["result"][0]["value"] == {"choices": ["water"]}
@@ -161,15 +161,15 @@ def test_label_studio_annotations_become_answers(store: Store) -> None:
     assert done.problems[0].where == "task 7"
     assert answered(store) == {1: "dune", 2: "dune", 4: None, 5: None}
     with store.reading() as tx:
-        assert tx.queries.get(3).state is QueryState.OPEN, "cancelled means skipped"
+        assert tx.questions.get(3).state is QuestionState.OPEN, "cancelled means skipped"
 
 
 def test_label_studios_minimal_form_is_read_too() -> None:
     text = json.dumps(
         [
-            {"query_id": 1, "class": "dune", "annotation_id": 5},
-            {"query_id": 2, "class": {"choices": ["bad image"]}, "annotation_id": 6},
-            {"query_id": 3, "annotation_id": 7},
+            {"question_id": 1, "class": "dune", "annotation_id": 5},
+            {"question_id": 2, "class": {"choices": ["bad image"]}, "annotation_id": 6},
+            {"question_id": 3, "annotation_id": 7},
         ]
     )
     parsed = from_tasks(text)
@@ -188,9 +188,9 @@ def test_the_interface_names_the_classes() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.csv", b"id,class\n1,dune\n", "no column query_id"),
-        ("a.csv", b"", "no column query_id"),
-        ("a.csv", b'query_id,class\n1,"dune', "not CSV"),
+        ("a.csv", b"id,class\n1,dune\n", "no column question_id"),
+        ("a.csv", b"", "no column question_id"),
+        ("a.csv", b'question_id,class\n1,"dune', "not CSV"),
         ("a.csv", b"\xff\xfe", "not text in UTF-8"),
         ("a.json", b"{", "not JSON"),
         ("a.json", b"{}", "not a list of tasks"),
@@ -217,7 +217,7 @@ _JSON = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["query_id", "class", "answer", "data", "annotations", "result", "type", "value"]
+                ["question_id", "class", "answer", "data", "annotations", "result", "type", "value"]
             ),
             inner,
             max_size=4,

@@ -15,7 +15,7 @@ from monitor.people.pseudo_labels import assigned_to, mark_wrong
 from monitor.people.resettle_corrections import Resettled, resettle_corrections
 from monitor.people.version_history import rollback
 from monitor.store import Store, check, commit_settled, compact, drop_spools, purge
-from monitor.store.errors import QueryClosed
+from monitor.store.errors import QuestionClosed
 from monitor.store.pool_transitions import PoolEvent
 from monitor.store.read_verdicts import STANDING, read_verdicts
 from monitor.store.settled_rows import standing_rows
@@ -115,7 +115,7 @@ def test_a_contradicted_image_is_undecided(store: Store, dune: str) -> None:
 
 
 def test_an_answer_cannot_be_taken_back_once_its_pool_has_ended(store: Store, dune: str) -> None:
-    with pytest.raises(QueryClosed, match="correct the class"):
+    with pytest.raises(QuestionClosed, match="correct the class"):
         take_back(store, 1, who="ada", action="x")
 
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.schema import Gate
+from monitor.config.schema import GateSection
 from monitor.people.errors import NotPossible
 from monitor.people.teach_images import call_no_image, set_aside, teach, unteach
 from monitor.people.version_manifest import current_knowledge
 from monitor.store import Store, check
 from monitor.store.output_files import read_table
 from monitor.store.pool_transitions import PoolEvent
-from monitor.store.states import QueryState
+from monitor.store.states import QuestionState
 from tests.desk import gallery_world
 from tests.people import world
 from tests.store.building import settle_pool
 
 DUNES = [("cam-1", "00000"), ("cam-1", "00003"), ("cam-1", "00006")]
-OPEN_GATE = Gate(stolen_most=1.0, false_novel_most=1.0)
+OPEN_GATE = GateSection(stolen_most=1.0, false_novel_most=1.0)
 
 
 @pytest.fixture
@@ -52,7 +52,13 @@ def test_a_new_name_becomes_a_class_with_what_follows_it(taught: Store) -> None:
 
 def test_the_gate_holds_what_would_do_harm(taught: Store) -> None:
     done = teach(
-        taught, DUNES, "dune", who="ada", action="lesson-1", gate=Gate(least_labels=9), seed=0
+        taught,
+        DUNES,
+        "dune",
+        who="ada",
+        action="lesson-1",
+        gate=GateSection(least_labels=9),
+        seed=0,
     )
     assert done.held
     assert "dune" not in {one.name for one in current_knowledge(taught).classes.values()}
@@ -77,7 +83,7 @@ def test_open_questions_about_the_images_are_answered_too(tmp_path: Path) -> Non
         done = teach(store, [image], "dune", who="ada", action="lesson-1", gate=OPEN_GATE, seed=0)
         assert done.answered == 1
         with store.reading() as tx:
-            assert tx.queries.get(first.id).state is QueryState.ANSWERED
+            assert tx.questions.get(first.id).state is QuestionState.ANSWERED
 
 
 def test_features_that_are_gone_teach_nothing(taught: Store) -> None:

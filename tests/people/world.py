@@ -13,10 +13,10 @@ from monitor.store import Store, commit_version
 from monitor.store.exemplars import Exemplar, keep_exemplars
 from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
 from monitor.store.pool_transitions import PoolEvent
-from monitor.store.records import Query
+from monitor.store.records import Question
 from monitor.store.states import ClassOrigin, PoolState
 from monitor.store.thumbnails import put_thumbnail
-from monitor.store.version_commit import NewClass, Occurrence, Update
+from monitor.store.version_commit import NewClass, Occurrence, VersionUpdate
 from tests.store.building import CAPTURED, commit_batch, plan_feed, sample, scored, small_detector
 
 HUES = {"forest": "seagreen", "water": "steelblue", "dune": "goldenrod", "snow": "lavender"}
@@ -40,7 +40,7 @@ def fit(store: Store) -> None:
     """Version 1 knows forest (c1) and water (c2), each with pictures."""
     detector = small_detector()
     classes = [NewClass(known.id, known.name, ClassOrigin.FIT) for known in detector.classes]
-    commit_version(store, Update("fit:test", detector, None, classes=classes, who="fit"))
+    commit_version(store, VersionUpdate("fit:test", detector, None, classes=classes, who="fit"))
     with store.transaction() as tx:
         for known in detector.classes:
             shown = [
@@ -49,7 +49,9 @@ def fit(store: Store) -> None:
             keep_exemplars(tx, known.id, shown)
 
 
-def ask(store: Store, count: int = 20, *, budget: int | None = None, pool: int = 1) -> list[Query]:
+def ask(
+    store: Store, count: int = 20, *, budget: int | None = None, pool: int = 1
+) -> list[Question]:
     """A pool whose questions are half about dunes (new), a quarter water, a quarter unsure."""
     batches = plan_feed(store, f"feed/{pool}.parquet", rows=max(count, 4), size=max(count, 4))
     with store.transaction() as tx:
@@ -81,10 +83,10 @@ def ask(store: Store, count: int = 20, *, budget: int | None = None, pool: int =
                     ),
                 )
             )
-        found = tx.queries.open(pool_id, 1, samples)
+        found = tx.questions.open(pool_id, 1, samples)
         tx.pools.apply(pool_id, PoolEvent.ROUND_OPENED)
         tx.events.append(
-            "queries.opened", {"pool": pool_id, "round": 1, "count": count, "open": count}
+            "questions.opened", {"pool": pool_id, "round": 1, "count": count, "open": count}
         )
     return found
 
@@ -104,7 +106,7 @@ def discover(store: Store, name: str = "dune", count: int = 20, *, pool: int = 1
         [member] = tx.pools.members(pool)
         if tx.pools.get(pool).state is PoolState.WAITING:
             tx.pools.apply(pool, PoolEvent.ROUND_CLOSED)
-        tx.queries.close_round(pool, 1)
+        tx.questions.close_round(pool, 1)
     detector = load_snapshot(store.folder, current.snapshot)
     spool = read_table(store.folder, member.name).slice(0, count)
     features = feature_matrix(spool.column("features"))
@@ -134,7 +136,7 @@ def discover(store: Store, name: str = "dune", count: int = 20, *, pool: int = 1
             "row": spool.column("row"),
         },
     )
-    update = Update(
+    update = VersionUpdate(
         f"pool:{pool}:{name}",
         detector.with_classes([known]),
         current.number,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from monitor.feed.contract import Columns
-from monitor.feed.feed_storage import Source
+from monitor.feed.feed_storage import FeedStorage
 from monitor.pipeline.file_intake import FileIntake
 from monitor.store import Store
 from monitor.store.errors import LeaseLost
@@ -30,7 +30,7 @@ class Feed:
         self.clock = Clock()
         self.clock.now = datetime.now(UTC)
         self.store = Store.open(folder / "state", clock=self.clock)
-        self.source = Source.at(self.folder)
+        self.source = FeedStorage.at(self.folder)
         self.intake = self.fresh_intake(lease)
 
     def fresh_intake(self, lease: Lease | None = None) -> FileIntake:

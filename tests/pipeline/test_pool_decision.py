@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.config.schema import Labels
+from monitor.config.schema import LabelsSection
 from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.drift.source_drift import DriftVerdict
@@ -174,7 +174,7 @@ def test_the_week_bounds_a_pools_questions(world: World) -> None:
     most=st.integers(1, 300),
 )
 def test_a_budget_is_within_its_bounds(size: int, share: float, least: int, most: int) -> None:
-    budget = budget_of(size, Labels(budget=share, least=least, most=most))
+    budget = budget_of(size, LabelsSection(budget=share, least=least, most=most))
     assert 1 <= budget <= min(size, most)
     assert budget >= min(least, most, size)
 

@@ -15,9 +15,9 @@ from monitor.pipeline.worker_tasks import (
     RenderThumbnails,
     SettlePool,
 )
-from monitor.store import Update, check, commit_version, refuse_version, release_version
+from monitor.store import VersionUpdate, check, commit_version, refuse_version, release_version
 from monitor.store.exemplars import exemplars_of
-from monitor.store.states import PoolState, QueryState, VersionState
+from monitor.store.states import PoolState, QuestionState, VersionState
 from tests.pipeline.world import CALM, NEW, World, make_world
 
 
@@ -105,7 +105,7 @@ def test_a_calm_pool_is_quiet_and_nobody_is_asked(world: World) -> None:
     world.settle()
     assert world.state(pool) is PoolState.QUIET
     assert world.tasks() == ["InspectPool", "SettlePool"]
-    assert world.queries(pool) == []
+    assert world.questions(pool) == []
     assert [e.payload["pool"] for e in world.events("pool.quiet")] == [pool]
 
 
@@ -114,9 +114,9 @@ def test_a_pool_with_something_new_is_asked_about(world: World) -> None:
     world.settle()
     assert world.state(pool) is PoolState.WAITING
     assert world.tasks() == ["InspectPool", "AdvanceInnerLoop", "RenderThumbnails"]
-    asked = world.queries(pool)
+    asked = world.questions(pool)
     assert 0 < len(asked) <= world.pool(pool).budget == 12
-    assert all(query.thumbnail for query in asked)
+    assert all(question.thumbnail for question in asked)
     assert world.count("labels_spent") == len(asked)
     (triggered,) = world.events("pool.triggered")
     assert triggered.payload["novel"]["cam-1"] >= 15
@@ -128,7 +128,7 @@ def test_a_version_that_came_meanwhile_makes_the_inspection_void(world: World) -
     task = world.advance().task
     assert task is not None
     seen = world.do(task)
-    update = Update("other", world.current.detector, 1)
+    update = VersionUpdate("other", world.current.detector, 1)
     commit_version(world.store, update)
     world.pools.receive(seen, world.current)
     assert world.state(pool) is PoolState.CLOSED
@@ -198,7 +198,7 @@ def test_what_people_answer_becomes_a_class(world: World) -> None:
     assert [known.name for known in world.current.detector.classes] == ["a", "b", "new"]
     assert world.pool(pool).resolved_by == 2
     assert len(world.events("class.discovered")) == 1
-    assert {query.state for query in world.queries(pool)} == {QueryState.CLOSED}
+    assert {question.state for question in world.questions(pool)} == {QuestionState.CLOSED}
     assert world.count("inner_loops", "discovered") == 1
 
 
@@ -251,7 +251,7 @@ def test_a_round_stays_open_until_all_have_answered(world: World) -> None:
     world.answer(truth)
     assert world.advance().step == "moved"
     assert world.state(pool) is PoolState.ASKING
-    (closed,) = world.events("queries.closed")
+    (closed,) = world.events("questions.closed")
     assert closed.payload["unanswered"] == 0
 
 
@@ -263,12 +263,12 @@ def test_a_crash_between_two_rounds_asks_nobody_twice(world: World, tmp_path: Pa
         if not world.answer(truth):
             break
     assert world.state(pool) is PoolState.RESOLVED
-    rows = [(query.batch_id, query.spool_row) for query in world.queries(pool)]
+    rows = [(question.batch_id, question.spool_row) for question in world.questions(pool)]
     assert len(rows) == len(set(rows)) <= world.pool(pool).budget
     calm = make_world(tmp_path / "calm")
     calm.fill(NEW)
     calm.settle(answer=truth)
-    assert [(q.batch_id, q.spool_row) for q in calm.queries(pool)] == rows
+    assert [(q.batch_id, q.spool_row) for q in calm.questions(pool)] == rows
     calm.store.close()
 
 
@@ -407,7 +407,7 @@ def test_a_spent_week_lets_pools_wait_and_says_so_once(world: World) -> None:
     first = world.fill(NEW)
     world.settle(answer=lambda kind: "a")
     assert world.state(first) is PoolState.RESOLVED
-    assert len(world.queries(first)) == 5
+    assert len(world.questions(first)) == 5
     second = world.fill(NEW)
     world.settle()
     world.settle()
@@ -453,7 +453,7 @@ def test_a_conclusion_for_an_older_version_is_drawn_again(world: World) -> None:
             continue
         result = world.do(task)
         if isinstance(result, LoopConclusion) and world.current.number == 1:
-            commit_version(world.store, Update("other", world.current.detector, 1))
+            commit_version(world.store, VersionUpdate("other", world.current.detector, 1))
         world.pools.receive(result, world.current)
     assert world.current.number == 3
     assert world.current.detector.classes[-1].name == "new"
@@ -470,7 +470,7 @@ def test_a_person_who_changes_the_detector_at_that_moment_wins(world: World) -> 
             continue
         result = world.do(task)
         if isinstance(result, LoopConclusion):
-            commit_version(world.store, Update("other", world.current.detector, 1))
+            commit_version(world.store, VersionUpdate("other", world.current.detector, 1))
             world.pools.receive(result, stale)
         else:
             world.pools.receive(result, world.current)

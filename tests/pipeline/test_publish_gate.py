@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monitor.config.schema import Gate
+from monitor.config.schema import GateSection
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.pipeline.publish_gate import GateReport, compare_versions, objection
 
@@ -37,13 +37,13 @@ def test_a_class_that_lies_apart_passes(before: Detector) -> None:
     found = compare_versions(before, with_new(before, -9))
     assert found.stolen == 0
     assert found.labels == {"new": 3}
-    assert objection(found, Gate()) is None
+    assert objection(found, GateSection()) is None
 
 
 def test_a_class_that_takes_from_a_known_one_is_held(before: Detector) -> None:
     found = compare_versions(before, with_new(before, 0))
     assert found.stolen_from == "a"
-    assert "'a'" in str(objection(found, Gate()))
+    assert "'a'" in str(objection(found, GateSection()))
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_a_class_that_takes_from_a_known_one_is_held(before: Detector) -> None:
     ],
 )
 def test_an_objection_names_the_key_that_would_allow_it(found: GateReport, word: str) -> None:
-    assert f"gate.{word}" in str(objection(found, Gate()))
+    assert f"gate.{word}" in str(objection(found, GateSection()))

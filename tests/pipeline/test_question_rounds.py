@@ -20,7 +20,7 @@ from monitor.pipeline.question_rounds import (
 )
 from monitor.store.errors import BudgetExceeded
 from monitor.store.pool_transitions import PoolEvent
-from monitor.store.records import Query
+from monitor.store.records import Question
 from monitor.store.states import AnswerKind, ClassOrigin, PoolState
 from tests.pipeline.world import NEW, World, make_world
 
@@ -50,22 +50,22 @@ def samples(world: World, pool: int) -> PoolSamples:
     return read_samples(world.store, pool)
 
 
-def ask(world: World, pool: int, samples: PoolSamples, *rows: int) -> list[Query]:
+def ask(world: World, pool: int, samples: PoolSamples, *rows: int) -> list[Question]:
     with world.store.transaction() as tx:
         return open_round(tx, pool, 0, [samples.sample(row, dict(NO_GUESS), None) for row in rows])
 
 
-def say(world: World, query: Query, name: str | None) -> None:
+def say(world: World, question: Question, name: str | None) -> None:
     with world.store.transaction() as tx:
-        answer_from_column(tx, query, name, world.current.detector)
+        answer_from_column(tx, question, name, world.current.detector)
 
 
 def test_an_open_round_waits_for_people(world: World, pool: int, samples: PoolSamples) -> None:
     opened = ask(world, pool, samples, 0, 50)
     assert world.state(pool) is PoolState.WAITING
-    assert [query.image_id for query in opened] == ["1-0", "1-50"]
+    assert [question.image_id for question in opened] == ["1-0", "1-50"]
     assert world.count("labels_spent") == 2
-    (event,) = world.events("queries.opened")
+    (event,) = world.events("questions.opened")
     assert (event.source, event.payload["count"], event.payload["open"]) == ("cam-1", 2, 2)
 
 
@@ -80,8 +80,8 @@ def test_a_round_is_over_when_all_is_answered(
     world: World, pool: int, samples: PoolSamples
 ) -> None:
     first, second = ask(world, pool, samples, 0, 50)
-    for query, expected in ((first, False), (second, True)):
-        say(world, query, "a")
+    for question, expected in ((first, False), (second, True)):
+        say(world, question, "a")
         with world.store.reading() as tx:
             assert is_over(tx, tx.pools.get(pool), LIMIT) is expected
 
@@ -103,15 +103,15 @@ def test_a_late_round_stops_the_asking(world: World, pool: int, samples: PoolSam
         close_round(tx, tx.pools.get(pool), LIMIT)
     assert world.state(pool) is PoolState.ASKING
     assert world.pool(pool).evidence["stopped"] == "unanswered"
-    (event,) = world.events("queries.closed")
+    (event,) = world.events("questions.closed")
     assert (event.payload["answered"], event.payload["unanswered"]) == (0, 2)
 
 
 def test_a_round_that_all_answered_does_not_stop_however_late(
     world: World, pool: int, samples: PoolSamples
 ) -> None:
-    (query,) = ask(world, pool, samples, 0)
-    say(world, query, "a")
+    (question,) = ask(world, pool, samples, 0)
+    say(world, question, "a")
     world.clock.advance(hours=100)
     with world.store.transaction() as tx:
         close_round(tx, tx.pools.get(pool), LIMIT)
@@ -122,8 +122,8 @@ def test_answers_count_what_looked_new_and_was_not(
     world: World, pool: int, samples: PoolSamples
 ) -> None:
     new, other, unsure, calm = ask(world, pool, samples, 50, 51, 52, 0)
-    for query, name in ((new, "sand"), (other, "a"), (unsure, ""), (calm, "a")):
-        say(world, query, name)
+    for question, name in ((new, "sand"), (other, "a"), (unsure, ""), (calm, "a")):
+        say(world, question, name)
     assert calm.score_ratio < 1 < new.score_ratio
     with world.store.transaction() as tx:
         close_round(tx, tx.pools.get(pool), LIMIT)
@@ -149,8 +149,8 @@ def test_recorded_answers_are_those_of_closed_rounds(
 def test_recorded_answers_follow_merged_classes(
     world: World, pool: int, samples: PoolSamples
 ) -> None:
-    (query,) = ask(world, pool, samples, 50)
-    say(world, query, "sand")
+    (question,) = ask(world, pool, samples, 50)
+    say(world, question, "sand")
     with world.store.transaction() as tx:
         close_round(tx, tx.pools.get(pool), LIMIT)
         sand = tx.classes.ensure("sand", ClassOrigin.PERSON)

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from monitor.feed.contract import Columns
-from monitor.feed.feed_storage import Source
+from monitor.feed.feed_storage import FeedStorage
 from monitor.images.decode import Decoding
 from monitor.pipeline.row_thumbnails import RowThumbnail, ThumbnailReader
 from tests.jobs.feeds import picture, write_feed
@@ -26,7 +26,7 @@ def feed(tmp_path: Path) -> Path:
 
 
 def reader(feed: Path, **columns: str) -> ThumbnailReader:
-    return ThumbnailReader(Source.at(feed), replace(Columns(), **columns), Decoding())
+    return ThumbnailReader(FeedStorage.at(feed), replace(Columns(), **columns), Decoding())
 
 
 def colour(one: RowThumbnail) -> tuple[int, ...]:

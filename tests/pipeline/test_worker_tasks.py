@@ -11,7 +11,7 @@ import pytest
 from actors.worker import WORKERS
 from monitor.feed.batch_plan import PlannedBatch, plan_batches
 from monitor.feed.contract import Columns
-from monitor.feed.feed_storage import FeedFile, Source
+from monitor.feed.feed_storage import FeedFile, FeedStorage
 from monitor.jobs.from_config import open_engine_of
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.settings import DriftSettings
@@ -104,7 +104,7 @@ def test_a_batch_is_embedded_and_scored_row_by_row(tmp_path: Path) -> None:
     content = [picture(kind, i) for i, kind in enumerate(kinds)]
     content[3] = b"no image"
     write_feed(tmp_path / "feed" / "a.parquet", kinds, images=content)
-    source = Source.at(tmp_path / "feed")
+    source = FeedStorage.at(tmp_path / "feed")
     (planned,) = plan_batches(source, source.list()[0])
     config = config_for(tmp_path)
     with open_engine_of(config) as engine:

@@ -20,9 +20,16 @@ from monitor.pipeline.pool_lifecycle import Advanced, PoolLifecycle
 from monitor.pipeline.row_thumbnails import RowThumbnail
 from monitor.pipeline.score_batch import EmbeddedBatch, score_batch
 from monitor.pipeline.worker_tasks import PoolTask, RenderThumbnails, UpdaterTools
-from monitor.store import NewClass, Store, Update, commit_batches, commit_version, load_snapshot
+from monitor.store import (
+    NewClass,
+    Store,
+    VersionUpdate,
+    commit_batches,
+    commit_version,
+    load_snapshot,
+)
 from monitor.store.output_files import STATS
-from monitor.store.records import Event, FileStat, Pool, Query
+from monitor.store.records import Event, FileStat, Pool, Question
 from monitor.store.states import AnswerKind, ClassOrigin, PoolState
 from tests.jobs.feeds import config_for
 
@@ -144,19 +151,19 @@ class World:
     def answer(self, name: Callable[[str], str | None]) -> bool:
         """Answer all open questions; whether there were any."""
         with self.store.transaction() as tx:
-            asked = tx.queries.list_open()
+            asked = tx.questions.list_open()
             known = {c.name: c.id for c in self.current.detector.classes}
-            for query in asked:
-                said = name(self._kinds[query.file, query.row])
+            for question in asked:
+                said = name(self._kinds[question.file, question.row])
                 if said is None:
                     tx.answers.record(
-                        query.id, AnswerKind.CANNOT_TELL, who="ada", client_id=str(query.id)
+                        question.id, AnswerKind.CANNOT_TELL, who="ada", client_id=str(question.id)
                     )
                     continue
                 row = tx.classes.ensure(said, ClassOrigin.PERSON)
                 kind = AnswerKind.KNOWN_CLASS if said in known else AnswerKind.NEW_CLASS
                 tx.answers.record(
-                    query.id, kind, who="ada", client_id=str(query.id), class_id=row.id
+                    question.id, kind, who="ada", client_id=str(question.id), class_id=row.id
                 )
         return bool(asked)
 
@@ -169,9 +176,9 @@ class World:
     def state(self, pool_id: int) -> PoolState:
         return self.pool(pool_id).state
 
-    def queries(self, pool_id: int) -> list[Query]:
+    def questions(self, pool_id: int) -> list[Question]:
         with self.store.reading() as tx:
-            return tx.queries.of_pool(pool_id)
+            return tx.questions.of_pool(pool_id)
 
     def events(self, *kinds: str) -> list[Event]:
         with self.store.reading() as tx:
@@ -191,7 +198,7 @@ def make_world(folder: Path, *overrides: str, oracle: bool = False) -> World:
     store = Store.open(folder / "state", clock=clock)
     detector = known_detector()
     classes = [NewClass(known.id, known.name, ClassOrigin.FIT) for known in detector.classes]
-    commit_version(store, Update("fit:test", detector, None, classes=classes, who="fit"))
+    commit_version(store, VersionUpdate("fit:test", detector, None, classes=classes, who="fit"))
     ours = (
         "pools.size=60",
         "pools.least=20",

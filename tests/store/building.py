@@ -25,7 +25,7 @@ from monitor.store.output_files import (
     table,
 )
 from monitor.store.pool_transitions import FINISHED_POOLS, PoolEvent
-from monitor.store.records import Batch, FileStat, Lease, Sample, Settlement
+from monitor.store.records import Batch, FileStat, Lease, PoolSample, Settlement
 from monitor.store.recovery import settled
 from monitor.store.tables import metadata
 
@@ -106,7 +106,7 @@ def commit_batch(
     return committed
 
 
-def sample(batch_id: int, row: int, **changes: Any) -> Sample:
+def sample(batch_id: int, row: int, **changes: Any) -> PoolSample:
     values: dict[str, Any] = {
         "batch_id": batch_id,
         "spool_row": row,
@@ -121,7 +121,7 @@ def sample(batch_id: int, row: int, **changes: Any) -> Sample:
         "suggestion": {"kind": "new_class"},
         **changes,
     }
-    return Sample(**values)
+    return PoolSample(**values)
 
 
 def discoveries(pool: int | None, count: int = 3, class_id: str = "class-9") -> pa.Table:

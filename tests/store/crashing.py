@@ -12,7 +12,7 @@ from multiprocessing.context import ForkServerContext
 from monitor.people.resettle_corrections import resettle_corrections
 from monitor.store import (
     Store,
-    Update,
+    VersionUpdate,
     commit_batches,
     commit_settled,
     commit_version,
@@ -24,7 +24,7 @@ from monitor.store import (
 )
 from monitor.store.faults import VARIABLE
 from monitor.store.pool_transitions import PoolEvent
-from monitor.store.records import Count, Output, PoolMember
+from monitor.store.records import Count, OutputFile, PoolMember
 from monitor.store.snapshots import publish_snapshot
 from monitor.store.states import ClassOrigin
 from monitor.store.version_commit import NewClass, Occurrence
@@ -89,7 +89,7 @@ def prepare_recovery(store: Store) -> None:
         first = tx.batches.pending(1)[0]
     commit_batch(store, scored(first, rejected=1, pool=1))
     with store.reading() as tx:
-        files: list[Output | PoolMember] = [*tx.outputs.all(), *tx.pools.members(1)]
+        files: list[OutputFile | PoolMember] = [*tx.outputs.all(), *tx.pools.members(1)]
     for file in files:
         os.replace(store.folder.path(file.name), store.folder.path(str(file.staged)))
     store.folder.write("staging/.verdicts-b000000000002.parquet.00.tmp", b"half")
@@ -110,7 +110,9 @@ def snapshot(store: Store) -> None:
 def prepare_version(store: Store) -> None:
     prepare_commit(store)
     commit(store)
-    first = Update("fit:1", small_detector(), None, [NewClass("class-1", "water", ClassOrigin.FIT)])
+    first = VersionUpdate(
+        "fit:1", small_detector(), None, [NewClass("class-1", "water", ClassOrigin.FIT)]
+    )
     commit_version(store, first)
     with store.transaction() as tx:
         tx.pools.apply(1, PoolEvent.FILLED)
@@ -133,8 +135,8 @@ def release(store: Store) -> None:
     release_version(store, 2, who="ada", reason="looks right")
 
 
-def _second(held: bool) -> Update:
-    return Update(
+def _second(held: bool) -> VersionUpdate:
+    return VersionUpdate(
         key="pool:1",
         detector=small_detector(1),
         parent=1,

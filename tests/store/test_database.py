@@ -149,10 +149,13 @@ def test_the_missing_driver_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def _race(where: str, files: str, number: int) -> None:
     """Answer every question and try for the lease, as fast as one process can."""
     with Store.open(where, files=files) as store:
-        for query in range(1, 21):
+        for question in range(1, 21):
             with store.transaction() as tx:
                 tx.answers.record(
-                    query, AnswerKind.BAD_IMAGE, who=f"p{number}", client_id=f"{number}-{query}"
+                    question,
+                    AnswerKind.BAD_IMAGE,
+                    who=f"p{number}",
+                    client_id=f"{number}-{question}",
                 )
         try:
             store.acquire_lease("monitor", f"p{number}", timedelta(hours=1))

@@ -11,7 +11,7 @@ from monitor.store import (
     NewClass,
     Occurrence,
     Store,
-    Update,
+    VersionUpdate,
     check,
     commit_version,
     load_snapshot,
@@ -26,12 +26,14 @@ from tests.store.building import assert_identical, discoveries, dump, small_dete
 from tests.store.conftest import Clock
 from tests.store.crashing import prepare_release, prepare_version, version
 
-FIT = Update("fit:1", small_detector(), None, [NewClass("class-1", "water", ClassOrigin.FIT)])
+FIT = VersionUpdate(
+    "fit:1", small_detector(), None, [NewClass("class-1", "water", ClassOrigin.FIT)]
+)
 
 
 def test_an_update_moves_everything_together(store: Store) -> None:
     prepare_version(store)
-    update = Update(
+    update = VersionUpdate(
         key="pool:1",
         detector=small_detector(1),
         parent=1,
@@ -81,11 +83,12 @@ def test_a_number_taken_meanwhile_is_not_used_twice(
         if name == "version.after_snapshot" and not fired:
             fired.append(1)
             commit_version(
-                store, Update("held", small_detector(3), 1, held=True, reason="false-novel rate")
+                store,
+                VersionUpdate("held", small_detector(3), 1, held=True, reason="false-novel rate"),
             )
 
     monkeypatch.setattr("monitor.store.version_commit.fault_point", meanwhile)
-    done = commit_version(store, Update("pool:1", small_detector(4), 1))
+    done = commit_version(store, VersionUpdate("pool:1", small_detector(4), 1))
     assert done.number == 3
     assert done.snapshot.startswith("detectors/v000003-")
     assert check(store) == []
@@ -152,7 +155,7 @@ def test_rollback_uses_an_older_version_again(store: Store) -> None:
         tx.versions.rollback(1, who="ada", reason="again")
     with pytest.raises(NotFound), store.transaction() as tx:
         tx.versions.rollback(9, who="ada", reason="no such version")
-    assert commit_version(store, Update("pool:2", small_detector(5), 1)).number == 3
+    assert commit_version(store, VersionUpdate("pool:2", small_detector(5), 1)).number == 3
 
 
 def test_class_ids_never_move(store: Store) -> None:

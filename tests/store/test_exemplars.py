@@ -14,7 +14,7 @@ from monitor.store.snapshots import read_meta
 from monitor.store.states import ClassOrigin
 from monitor.store.store import Transaction
 from monitor.store.thumbnails import get_thumbnail, put_thumbnail
-from monitor.store.version_commit import Update
+from monitor.store.version_commit import VersionUpdate
 from tests.store.building import CAPTURED, plan_feed, sample, small_detector
 from tests.store.conftest import Clock
 
@@ -42,9 +42,9 @@ def test_a_picture_stays_while_a_class_shows_it(store: Store, clock: Clock) -> N
         pool = tx.pools.open()
         tx.pools.apply(pool.id, PoolEvent.FILLED)
         tx.pools.begin_asking(pool.id, budget=1, detector_version=1)
-        tx.queries.open(pool.id, 1, [sample(1, 0, thumbnail=digest)])
+        tx.questions.open(pool.id, 1, [sample(1, 0, thumbnail=digest)])
         keep_exemplars(tx, "c1", [Exemplar(digest, "person", "cam-1", "image-1-0", CAPTURED)])
-        tx.queries.close_round(pool.id, 1)
+        tx.questions.close_round(pool.id, 1)
     clock.advance(days=1)
     assert drop_thumbnails(store, before=clock.now) == 0
     assert get_thumbnail(store.folder, digest) == b"shown twice"
@@ -77,12 +77,12 @@ def test_a_version_takes_along_what_else_must_happen(store: Store) -> None:
     with store.transaction() as tx:
         tx.classes.add("water", ClassOrigin.FIT, class_id="c1")
         tx.classes.add("dune", ClassOrigin.FIT, class_id="c2")
-    version = commit_version(store, Update("one", detector, None, also=rename))
+    version = commit_version(store, VersionUpdate("one", detector, None, also=rename))
     assert read_meta(store.folder, version.snapshot, sha256=version.sha256)["classes"][0]["id"]
     with pytest.raises(ClassNameTaken):
         commit_version(
             store,
-            Update("two", detector, 1, also=lambda tx: _rename_to_taken(tx)),
+            VersionUpdate("two", detector, 1, also=lambda tx: _rename_to_taken(tx)),
         )
     with store.reading() as tx:
         assert tx.classes.get("c1").name == "lake"

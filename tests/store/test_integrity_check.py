@@ -26,7 +26,7 @@ def fill(store: Store) -> None:
     prepare_version(store)
     with store.transaction() as tx:
         picture = put_thumbnail(store.folder, b"pixels")
-        tx.queries.open(1, 1, [sample(1, 0, thumbnail=picture)])
+        tx.questions.open(1, 1, [sample(1, 0, thumbnail=picture)])
     version(store)
     assert check(store) == []
 
@@ -96,9 +96,9 @@ DAMAGE: dict[str, tuple[Callable[[Store], None], str, str]] = {
     "pool miscounts": (sql("UPDATE pools SET size = size + 1"), "pool-uneven", "pool 1"),
     "budget overrun": (sql("UPDATE pools SET budget = 0"), "budget-uneven", "pool 1"),
     "answer lost": (
-        sql("UPDATE queries SET state = 'answered'"),
+        sql("UPDATE questions SET state = 'answered'"),
         "answer-missing",
-        "query 1",
+        "question 1",
     ),
     "file stuck": (sql("UPDATE files SET state = 'planned'"), "file-unfinished", "feed/a.parquet"),
     "picture gone": (

@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 import monitor.store.database
-from monitor.errors import Kind, kind_of
+from monitor.errors import ErrorKind, kind_of
 from monitor.store import Store
 from monitor.store.atomic_files import Folder
 from monitor.store.errors import DiskUnavailable, LeaseLost, StoreBusy, StoreUnreachable
@@ -57,7 +57,7 @@ def test_a_dropped_connection_is_an_outage_of_the_store(
 
     with pytest.raises(StoreUnreachable) as caught:
         write()
-    assert kind_of(caught.value) is Kind.STORE
+    assert kind_of(caught.value) is ErrorKind.STORE
     with on_postgresql.transaction() as tx:
         assert tx.pools.count_by_state() == {}, "nothing of a broken transaction stays"
 
@@ -103,7 +103,7 @@ def test_a_locked_file_is_an_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             other.execute("BEGIN EXCLUSIVE")
             with pytest.raises(StoreBusy) as caught, store.transaction():
                 pass
-        assert kind_of(caught.value) is Kind.STORE
+        assert kind_of(caught.value) is ErrorKind.STORE
         with store.transaction() as tx:
             tx.pools.open()
 
@@ -163,7 +163,7 @@ def test_a_disk_that_takes_no_files_is_an_outage(
     folder = Folder.local(tmp_path)
     with _failing(monkeypatch, code), pytest.raises(DiskUnavailable) as caught:
         folder.write("a/b.txt", b"hello")
-    assert kind_of(caught.value) is Kind.DISK
+    assert kind_of(caught.value) is ErrorKind.DISK
     folder.write("a/b.txt", b"hello")
     assert [entry.name for entry in folder.list()] == ["a/b.txt"]
 
@@ -181,7 +181,7 @@ def test_a_read_only_database_is_an_outage(tmp_path: Path) -> None:
             plain.execute("CREATE TABLE x (y)")
         with pytest.raises(DiskUnavailable) as caught, store.transaction():
             raise OperationalError("INSERT", None, said.value)
-    assert kind_of(caught.value) is Kind.DISK
+    assert kind_of(caught.value) is ErrorKind.DISK
 
 
 def test_only_somebody_else_takes_a_lease(store: Store, place: Place, clock: Clock) -> None:

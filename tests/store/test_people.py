@@ -13,16 +13,16 @@ from monitor.store.errors import (
     LeaseHeld,
     LeaseLost,
     NotFound,
-    QueryClosed,
+    QuestionClosed,
     WrongState,
 )
 from monitor.store.pool_transitions import PoolEvent
-from monitor.store.records import Query
+from monitor.store.records import Question
 from monitor.store.states import (
     AnswerKind,
     AnswerOutcome,
     ClassOrigin,
-    QueryState,
+    QuestionState,
 )
 from tests.store.building import plan_feed, sample
 from tests.store.conftest import Clock, Place
@@ -30,7 +30,7 @@ from tests.store.conftest import Clock, Place
 MINUTE = timedelta(minutes=1)
 
 
-def ask(store: Store, count: int = 3, budget: int = 5) -> list[Query]:
+def ask(store: Store, count: int = 3, budget: int = 5) -> list[Question]:
     """A pool in round 1 with some questions and two classes."""
     plan_feed(store)
     with store.transaction() as tx:
@@ -39,14 +39,14 @@ def ask(store: Store, count: int = 3, budget: int = 5) -> list[Query]:
         pool = tx.pools.open()
         tx.pools.apply(pool.id, PoolEvent.FILLED)
         tx.pools.begin_asking(pool.id, budget=budget, detector_version=1)
-        return tx.queries.open(pool.id, 1, [sample(1, row) for row in range(count)])
+        return tx.questions.open(pool.id, 1, [sample(1, row) for row in range(count)])
 
 
 def test_a_replay_asks_nobody_twice(store: Store) -> None:
     first = ask(store)
     with store.transaction() as tx:
-        again = tx.queries.open(1, 1, [sample(1, row) for row in range(4)])
-        assert [query.id for query in again] == [*(query.id for query in first), 4]
+        again = tx.questions.open(1, 1, [sample(1, row) for row in range(4)])
+        assert [question.id for question in again] == [*(question.id for question in first), 4]
         assert tx.pools.get(1).asked == 4
 
 
@@ -56,9 +56,9 @@ def test_the_budget_is_never_exceeded(store: Store) -> None:
         pytest.raises(BudgetExceeded, match="5 of 5 labels are spent, 1 more do not fit"),
         store.transaction() as tx,
     ):
-        tx.queries.open(1, 2, [sample(1, 7)])
+        tx.questions.open(1, 2, [sample(1, 7)])
     with store.reading() as tx:
-        assert len(tx.queries.of_pool(1)) == 5
+        assert len(tx.questions.of_pool(1)) == 5
     assert check(store) == []
 
 
@@ -67,30 +67,30 @@ def test_only_an_asking_pool_opens_queries(store: Store) -> None:
     with store.transaction() as tx:
         tx.pools.apply(1, PoolEvent.ROUND_OPENED)
     with pytest.raises(WrongState, match="is waiting"), store.transaction() as tx:
-        tx.queries.open(1, 2, [sample(1, 7)])
+        tx.questions.open(1, 2, [sample(1, 7)])
 
 
 def test_the_first_answer_stands_and_the_second_is_recorded(store: Store) -> None:
-    query, *_ = ask(store)
+    question, *_ = ask(store)
     with store.transaction() as tx:
         one = tx.answers.record(
-            query.id, AnswerKind.NEW_CLASS, who="ada", client_id="1", class_id="class-2"
+            question.id, AnswerKind.NEW_CLASS, who="ada", client_id="1", class_id="class-2"
         )
     with store.transaction() as tx:
-        two = tx.answers.record(query.id, AnswerKind.BAD_IMAGE, who="bob", client_id="2")
+        two = tx.answers.record(question.id, AnswerKind.BAD_IMAGE, who="bob", client_id="2")
     assert one.accepted
     assert two.answer.outcome is AnswerOutcome.CONFLICT
     with store.reading() as tx:
-        assert tx.queries.get(query.id).answer_id == one.answer.id
+        assert tx.questions.get(question.id).answer_id == one.answer.id
         assert list(tx.answers.standing(1).values()) == [one.answer]
-        assert len(tx.answers.of_query(query.id)) == 2
+        assert len(tx.answers.of_question(question.id)) == 2
 
 
 def test_sending_twice_is_harmless(store: Store) -> None:
-    query, other, _ = ask(store)
+    question, other, _ = ask(store)
     for repeated in (False, True):
         with store.transaction() as tx:
-            sent = tx.answers.record(query.id, AnswerKind.CANNOT_TELL, who="ada", client_id="1")
+            sent = tx.answers.record(question.id, AnswerKind.CANNOT_TELL, who="ada", client_id="1")
             assert sent.repeated is repeated
             assert sent.accepted
     with pytest.raises(ClientIdReused, match="fresh id"), store.transaction() as tx:
@@ -98,40 +98,40 @@ def test_sending_twice_is_harmless(store: Store) -> None:
 
 
 def test_undo_opens_the_question_again_and_keeps_the_history(store: Store) -> None:
-    query, *_ = ask(store)
+    question, *_ = ask(store)
     with store.transaction() as tx:
-        tx.answers.record(query.id, AnswerKind.BAD_IMAGE, who="ada", client_id="1")
+        tx.answers.record(question.id, AnswerKind.BAD_IMAGE, who="ada", client_id="1")
     with store.transaction() as tx:
         last = tx.answers.last_undoable("ada")
         assert last is not None
-        tx.answers.undo(last.query_id, who="ada", client_id="2")
-        assert tx.answers.undo(query.id, who="ada", client_id="2").repeated
+        tx.answers.undo(last.question_id, who="ada", client_id="2")
+        assert tx.answers.undo(question.id, who="ada", client_id="2").repeated
     with store.transaction() as tx:
-        assert tx.queries.get(query.id).state is QueryState.OPEN
+        assert tx.questions.get(question.id).state is QuestionState.OPEN
         assert tx.answers.last_undoable("ada") is None
         assert tx.answers.standing(1) == {}
-        again = tx.answers.record(query.id, AnswerKind.CANNOT_TELL, who="ada", client_id="3")
+        again = tx.answers.record(question.id, AnswerKind.CANNOT_TELL, who="ada", client_id="3")
         assert again.accepted
-        kinds = [answer.kind for answer in tx.answers.of_query(query.id)]
+        kinds = [answer.kind for answer in tx.answers.of_question(question.id)]
     assert kinds == [AnswerKind.BAD_IMAGE, AnswerKind.UNDO, AnswerKind.CANNOT_TELL]
     with (
         pytest.raises(WrongState, match="no answer that could be taken back"),
         store.transaction() as tx,
     ):
-        tx.answers.undo(query.id + 1, who="ada", client_id="4")
+        tx.answers.undo(question.id + 1, who="ada", client_id="4")
 
 
 def test_a_closed_round_cannot_be_changed(store: Store) -> None:
-    query, other, _ = ask(store)
+    question, other, _ = ask(store)
     with store.transaction() as tx:
-        tx.answers.record(query.id, AnswerKind.BAD_IMAGE, who="ada", client_id="1")
-        closed = tx.queries.close_round(1, 1)
-        assert {q.state for q in closed} == {QueryState.CLOSED}
-        assert list(tx.answers.standing(1)) == [query.id]
+        tx.answers.record(question.id, AnswerKind.BAD_IMAGE, who="ada", client_id="1")
+        closed = tx.questions.close_round(1, 1)
+        assert {q.state for q in closed} == {QuestionState.CLOSED}
+        assert list(tx.answers.standing(1)) == [question.id]
     ended = "round 1 of pool 1 has ended"
-    with pytest.raises(QueryClosed, match=ended), store.transaction() as tx:
-        tx.answers.undo(query.id, who="ada", client_id="2")
-    with pytest.raises(QueryClosed, match=ended), store.transaction() as tx:
+    with pytest.raises(QuestionClosed, match=ended), store.transaction() as tx:
+        tx.answers.undo(question.id, who="ada", client_id="2")
+    with pytest.raises(QuestionClosed, match=ended), store.transaction() as tx:
         tx.answers.record(other.id, AnswerKind.BAD_IMAGE, who="ada", client_id="3")
 
 
@@ -147,9 +147,9 @@ def test_a_closed_round_cannot_be_changed(store: Store) -> None:
 def test_an_answer_must_make_sense(
     store: Store, kind: AnswerKind, class_id: str | None, error: type[Exception]
 ) -> None:
-    query, *_ = ask(store)
+    question, *_ = ask(store)
     with pytest.raises(error), store.transaction() as tx:
-        tx.answers.record(query.id, kind, who="ada", client_id="1", class_id=class_id)
+        tx.answers.record(question.id, kind, who="ada", client_id="1", class_id=class_id)
 
 
 def test_a_question_is_lent_to_one_person_until_the_lease_expires(
@@ -157,15 +157,15 @@ def test_a_question_is_lent_to_one_person_until_the_lease_expires(
 ) -> None:
     ask(store)
     with store.transaction() as tx:
-        assert [q.id for q in tx.queries.lease("ada", limit=2, ttl=MINUTE)] == [1, 2]
-        assert [q.id for q in tx.queries.lease("bob", limit=2, ttl=MINUTE)] == [3]
-        assert [q.id for q in tx.queries.lease("ada", limit=5, ttl=MINUTE)] == [1, 2]
+        assert [q.id for q in tx.questions.lease("ada", limit=2, ttl=MINUTE)] == [1, 2]
+        assert [q.id for q in tx.questions.lease("bob", limit=2, ttl=MINUTE)] == [3]
+        assert [q.id for q in tx.questions.lease("ada", limit=5, ttl=MINUTE)] == [1, 2]
         assert tx.answers.record(3, AnswerKind.BAD_IMAGE, who="ada", client_id="1").accepted
     clock.advance(seconds=61)
     with store.transaction() as tx:
-        assert [q.id for q in tx.queries.lease("bob", limit=5, ttl=MINUTE)] == [1, 2]
-        tx.queries.release("bob")
-        assert [q.id for q in tx.queries.lease("cleo", limit=1, ttl=MINUTE)] == [1]
+        assert [q.id for q in tx.questions.lease("bob", limit=5, ttl=MINUTE)] == [1, 2]
+        tx.questions.release("bob")
+        assert [q.id for q in tx.questions.lease("cleo", limit=1, ttl=MINUTE)] == [1]
 
 
 def test_a_move_that_is_not_allowed_is_refused(store: Store) -> None:

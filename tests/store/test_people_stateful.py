@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from monitor.store import Store, check
-from monitor.store.errors import BudgetExceeded, QueryClosed, WrongState
+from monitor.store.errors import BudgetExceeded, QuestionClosed, WrongState
 from monitor.store.pool_transitions import PoolEvent
-from monitor.store.states import AnswerKind, QueryState
+from monitor.store.states import AnswerKind, QuestionState
 from tests.store.building import plan_feed, sample
 from tests.store.conftest import Clock
 
@@ -48,54 +48,54 @@ class Desk(RuleBasedStateMachine):
         fits = len(self.asked | rows) <= BUDGET
         try:
             with self.store.transaction() as tx:
-                opened = tx.queries.open(1, 1, [sample(1, row) for row in sorted(rows)])
+                opened = tx.questions.open(1, 1, [sample(1, row) for row in sorted(rows)])
             assert fits
             assert len(opened) == len(rows)
             self.asked |= rows
         except BudgetExceeded:
             assert not fits
 
-    @rule(who=PEOPLE, query=QUERIES, number=st.integers(0, 8))
-    def answer(self, who: str, query: int, number: int) -> None:
+    @rule(who=PEOPLE, question=QUERIES, number=st.integers(0, 8))
+    def answer(self, who: str, question: int, number: int) -> None:
         """Client ids are drawn from few, so that requests are often sent twice."""
-        client = f"{who}-{query}-{number}"
-        if query > len(self.asked):
+        client = f"{who}-{question}-{number}"
+        if question > len(self.asked):
             return
         try:
             with self.store.transaction() as tx:
-                sent = tx.answers.record(query, AnswerKind.BAD_IMAGE, who=who, client_id=client)
-        except QueryClosed:
+                sent = tx.answers.record(question, AnswerKind.BAD_IMAGE, who=who, client_id=client)
+        except QuestionClosed:
             assert self.closed
             assert client not in self.sent
             return
         assert sent.repeated == (client in self.sent)
         if not sent.repeated:
-            assert sent.accepted == (query not in self.standing)
-            self.standing.setdefault(query, client)
+            assert sent.accepted == (question not in self.standing)
+            self.standing.setdefault(question, client)
         self.sent[client] = sent.answer.id
 
-    @rule(who=PEOPLE, query=QUERIES, number=st.integers(0, 1000))
-    def undo(self, who: str, query: int, number: int) -> None:
-        client = f"undo-{who}-{query}-{number}"
-        if query > len(self.asked) or client in self.sent:
+    @rule(who=PEOPLE, question=QUERIES, number=st.integers(0, 1000))
+    def undo(self, who: str, question: int, number: int) -> None:
+        client = f"undo-{who}-{question}-{number}"
+        if question > len(self.asked) or client in self.sent:
             return
         try:
             with self.store.transaction() as tx:
-                self.sent[client] = tx.answers.undo(query, who=who, client_id=client).answer.id
+                self.sent[client] = tx.answers.undo(question, who=who, client_id=client).answer.id
             assert not self.closed
-            del self.standing[query]
-        except QueryClosed:
+            del self.standing[question]
+        except QuestionClosed:
             assert self.closed
         except WrongState:
-            assert query not in self.standing
+            assert question not in self.standing
 
     @rule(who=PEOPLE, seconds=st.integers(0, 90))
     def lease(self, who: str, seconds: int) -> None:
         self.clock.advance(seconds=seconds)
         with self.store.transaction() as tx:
-            for query in tx.queries.lease(who, limit=2, ttl=MINUTE):
-                assert query.state is QueryState.OPEN
-                assert query.id not in self.standing
+            for question in tx.questions.lease(who, limit=2, ttl=MINUTE):
+                assert question.state is QuestionState.OPEN
+                assert question.id not in self.standing
 
     @rule()
     def reopen(self) -> None:
@@ -107,7 +107,7 @@ class Desk(RuleBasedStateMachine):
     @rule()
     def close_round(self) -> None:
         with self.store.transaction() as tx:
-            tx.queries.close_round(1, 1)
+            tx.questions.close_round(1, 1)
         self.closed = True
 
     @invariant()
@@ -116,8 +116,8 @@ class Desk(RuleBasedStateMachine):
             standing = {q: a.client_id for q, a in tx.answers.standing(1).items()}
             recorded = {
                 answer.client_id: answer.id
-                for query in tx.queries.of_pool(1)
-                for answer in tx.answers.of_query(query.id)
+                for question in tx.questions.of_pool(1)
+                for answer in tx.answers.of_question(question.id)
             }
             pool = tx.pools.get(1)
         assert standing == self.standing

@@ -20,7 +20,7 @@ from monitor.store import (
 )
 from monitor.store.errors import LeaseLost
 from monitor.store.output_files import STAGING, current
-from monitor.store.records import Output, PoolMember
+from monitor.store.records import OutputFile, PoolMember
 from monitor.store.recovery import Recovered
 from monitor.store.states import PoolState
 from tests.store.building import commit_batch, dump, plan_feed, scored, verdict_ids
@@ -32,7 +32,7 @@ def take_names_away(store: Store) -> list[str]:
     with store.reading() as tx:
         pools = tx.pools.in_state(*PoolState)
         members = [member for pool in pools for member in tx.pools.members(pool.id)]
-        files: list[Output | PoolMember] = [*tx.outputs.all(), *members]
+        files: list[OutputFile | PoolMember] = [*tx.outputs.all(), *members]
     for file in files:
         assert file.staged is not None
         os.replace(store.folder.path(file.name), store.folder.path(file.staged))

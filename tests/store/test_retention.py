@@ -120,7 +120,7 @@ def test_pictures_go_with_their_last_question(store: Store, clock: Clock) -> Non
     with store.transaction() as tx:
         tx.pools.apply(1, PoolEvent.FILLED)
         tx.pools.begin_asking(1, budget=3, detector_version=1)
-        tx.queries.open(
+        tx.questions.open(
             1,
             1,
             [
@@ -132,7 +132,7 @@ def test_pictures_go_with_their_last_question(store: Store, clock: Clock) -> Non
     assert purge(store, "cam-2", before=LATER).thumbnails == 1
     assert [entry.name[-64:] for entry in store.folder.list("thumbnails")] == [shared]
     with store.transaction() as tx:
-        tx.queries.close_round(1, 1)
+        tx.questions.close_round(1, 1)
     clock.advance(days=1)
     assert drop_thumbnails(store, before=clock.now) == 1
     assert store.folder.list("thumbnails") == []

@@ -14,11 +14,11 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from monitor.novelty.drift.source_drift import DriftVerdict
-from monitor.store import NewClass, Occurrence, ScoredBatch, Store, Update
+from monitor.store import NewClass, Occurrence, ScoredBatch, Store, VersionUpdate
 from monitor.store import commit_version as publish
 from monitor.store.output_files import REJECTED, VERDICTS, table
 from monitor.store.pool_transitions import PoolEvent
-from monitor.store.records import Count, FileStat, Lease, Query, Version
+from monitor.store.records import Count, FileStat, Lease, Question, Version
 from monitor.store.states import AnswerKind, ClassOrigin
 from tests.store.building import CAPTURED, commit_batch, plan_feed, sample, scored, small_detector
 
@@ -36,7 +36,7 @@ def fit(store: Store) -> Version:
         tx.notes.set("sensitivity", "latest", seen)
     return publish(
         store,
-        Update(
+        VersionUpdate(
             key="fit:1",
             detector=detector,
             parent=None,
@@ -168,7 +168,7 @@ def ask(
     budget: int = 10,
     version: int = 1,
     probe: int = 0,
-) -> list[Query]:
+) -> list[Question]:
     """Fill a pool, close it, and open a round of questions about it."""
     path = f"feed/{source}/{next(_numbers):06d}.parquet"
     (batch,) = plan_feed(store, path, rows=20, size=20)
@@ -185,34 +185,34 @@ def ask(
         kind = "pool.probed" if probe else "pool.triggered"
         tx.events.append(kind, {"pool": pool.id}, source=source)
         samples = [sample(batch.id, row, source_id=source, file=path) for row in range(count)]
-        opened = tx.queries.open(pool.id, 0 if probe else 1, samples)
+        opened = tx.questions.open(pool.id, 0 if probe else 1, samples)
         tx.pools.apply(pool.id, PoolEvent.ROUND_OPENED)
         tx.counters.add([Count("labels_spent", "", "", count)])
-        payload = {"pool": pool.id, "round": 1, "count": count, "open": tx.queries.count_open()}
-        tx.events.append("queries.opened", {**payload, "sources": {source: count}}, source=source)
+        payload = {"pool": pool.id, "round": 1, "count": count, "open": tx.questions.count_open()}
+        tx.events.append("questions.opened", {**payload, "sources": {source: count}}, source=source)
     return opened
 
 
-def answer(store: Store, queries: Sequence[Query], *, new: str = "dune") -> None:
+def answer(store: Store, questions: Sequence[Question], *, new: str = "dune") -> None:
     """The first is a known class after all, one cannot be told, the others are new."""
     with store.transaction() as tx:
         named = tx.classes.ensure(new, ClassOrigin.PERSON)
-        for number, query in enumerate(queries):
+        for number, question in enumerate(questions):
             kind = AnswerKind.NEW_CLASS
             if number < 2:
                 kind = (AnswerKind.KNOWN_CLASS, AnswerKind.CANNOT_TELL)[number]
             class_id = {AnswerKind.KNOWN_CLASS: "c1", AnswerKind.NEW_CLASS: named.id}.get(kind)
-            client = f"client-{query.id}"
-            tx.answers.record(query.id, kind, who="ann", client_id=client, class_id=class_id)
+            client = f"client-{question.id}"
+            tx.answers.record(question.id, kind, who="ann", client_id=client, class_id=class_id)
             said = {AnswerKind.KNOWN_CLASS: "known", AnswerKind.NEW_CLASS: "new"}
             tx.counters.add([Count("false_novel", "", said.get(kind, "cannot_tell"), 1)])
 
 
-def discover(store: Store, queries: Sequence[Query], *, name: str = "dune") -> Version:
+def discover(store: Store, questions: Sequence[Question], *, name: str = "dune") -> Version:
     """Close the round and publish the version that knows the new class."""
-    pool_id, source = queries[0].pool_id, queries[0].source_id
+    pool_id, source = questions[0].pool_id, questions[0].source_id
     with store.transaction() as tx:
-        tx.queries.close_round(pool_id, queries[0].round)
+        tx.questions.close_round(pool_id, questions[0].round)
         tx.pools.apply(pool_id, PoolEvent.ROUND_CLOSED)
         named = tx.classes.ensure(name, ClassOrigin.PERSON)
         parent = tx.versions.current()
@@ -224,14 +224,14 @@ def discover(store: Store, queries: Sequence[Query], *, name: str = "dune") -> V
         "name": name,
         "version": parent.number + 1,
         "pool": pool_id,
-        "human": len(queries) - 2,
+        "human": len(questions) - 2,
         "pseudo": 12,
         "sources": {source: 14},
     }
     assert old is not detector
     return publish(
         store,
-        Update(
+        VersionUpdate(
             key=f"pool:{pool_id}",
             detector=detector,
             parent=parent.number,
@@ -293,9 +293,9 @@ def whole_life(store: Store) -> None:
         judge(store, source)
         note_source(store, source)
         drifts(store, source, 0.2)
-    queries = ask(store, "cam-2", count=6)
-    answer(store, queries)
-    discover(store, queries)
+    questions = ask(store, "cam-2", count=6)
+    answer(store, questions)
+    discover(store, questions)
     ask(store, "cam-1", count=3, version=2)
     wait(store)
     trouble(store)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from monitor.config.telemetry_section import Metrics
+from monitor.config.telemetry_section import MetricsSection
 from monitor.store import Store
 from monitor.telemetry.dashboards import BOARDS
 from monitor.telemetry.dashboards.model import WIDTH
@@ -71,7 +71,7 @@ def run(*command: str | Path) -> str:
 def test_every_metric_is_on_its_page(store: Store) -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
     feeding.whole_life(store)
-    exporter = Exporter(store, Metrics())
+    exporter = Exporter(store, MetricsSection())
     exporter.observe_stage("embed", 1.0)
     for metric in exporter.registry.collect():
         # The client library leaves the ending of counters to the writer of the page.
@@ -296,7 +296,7 @@ def test_promtool_notices_a_page_that_breaks_the_conventions(store: Store) -> No
     """``promtool check metrics`` reads our page, and finds nothing to say about our names."""
     promtool = require_system("promtool", "prometheus")
     feeding.whole_life(store)
-    with Exporter(store, Metrics(port=0)) as exporter:
+    with Exporter(store, MetricsSection(port=0)) as exporter:
         assert exporter.url is not None
         page = Page(exporter.url).text
     done = subprocess.run(

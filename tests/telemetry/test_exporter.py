@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from monitor.config import load
-from monitor.config.telemetry_section import Metrics
+from monitor.config.telemetry_section import MetricsSection
 from monitor.feed.errors import SourceMissing
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.adaptation import adapt
 from monitor.novelty.drift.source_drift import Sketch
 from monitor.outages import Outages
-from monitor.store import NewClass, Store, Transaction, Update, commit_version
+from monitor.store import NewClass, Store, Transaction, VersionUpdate, commit_version
 from monitor.store.records import Count
 from monitor.store.states import ClassOrigin
 from monitor.telemetry import exporter as module
@@ -34,7 +34,7 @@ from tests.store.conftest import Clock
 from tests.telemetry import feeding
 from tests.telemetry.scraping import Page
 
-ANY_PORT = Metrics(port=0)
+ANY_PORT = MetricsSection(port=0)
 
 
 @pytest.fixture(autouse=True)
@@ -69,10 +69,10 @@ def test_a_whole_life_in_figures(store: Store, clock: Clock, scrape: Callable[[]
         ("discoveries_total", ()): 1,
         ("inner_loops_total", (("outcome", "discovered"),)): 1,
         ("inner_loops_total", (("outcome", "held"),)): 0,
-        ("queries_open", (("source", "cam-1"),)): 3,
-        ("queries_suspected", (("source", "cam-1"),)): 3,
-        ("queries_oldest_age_seconds", (("source", "cam-1"),)): 90,
-        ("queries_oldest_age_seconds", (("source", "cam-2"),)): 0,
+        ("questions_open", (("source", "cam-1"),)): 3,
+        ("questions_suspected", (("source", "cam-1"),)): 3,
+        ("questions_oldest_age_seconds", (("source", "cam-1"),)): 90,
+        ("questions_oldest_age_seconds", (("source", "cam-2"),)): 0,
         ("answers_total", (("kind", "new_class"), ("outcome", "accepted"))): 4,
         ("labels_spent_total", ()): 9,
         ("label_budget_remaining", ()): 7,
@@ -158,7 +158,7 @@ def test_removed_sources_disappear(store: Store, scrape: Callable[[], Page]) -> 
 
 def test_sources_beyond_the_limit_are_added_up(store: Store) -> None:
     feeding.fit(store)
-    settings = Metrics(port=0, sources_most=2)
+    settings = MetricsSection(port=0, sources_most=2)
     for source in ("cam-2", "cam-3"):
         feeding.judge(store, source, known=10, novel=0, rejected=0)
     with Exporter(store, settings) as exporter:
@@ -178,7 +178,7 @@ def test_sources_beyond_the_limit_are_added_up(store: Store) -> None:
     with Exporter(store, settings) as again:
         assert again.url is not None
         assert Page(again.url).sources() == {"cam-2", "cam-3", "other"}
-    with Exporter(store, Metrics(port=0, sources_most=3)) as wider:
+    with Exporter(store, MetricsSection(port=0, sources_most=3)) as wider:
         assert wider.url is not None
         assert len(Page(wider.url).sources()) == 4
 
@@ -246,7 +246,7 @@ def test_it_listens_on_loopback_unless_told_otherwise() -> None:
 
 
 def test_off_with_one_setting(store: Store) -> None:
-    exporter = Exporter(store, Metrics(enabled=False))
+    exporter = Exporter(store, MetricsSection(enabled=False))
     assert exporter.start() is None
     exporter.observe_stage("embed", 1.0)
     exporter.close()
@@ -258,7 +258,7 @@ def test_a_port_in_use_is_named(store: Store) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(MetricsUnavailable, match=f"127.0.0.1:{port}.*metrics.port"):
-            Exporter(store, Metrics(port=port)).start()
+            Exporter(store, MetricsSection(port=port)).start()
 
 
 def test_nothing_listens_after_close(store: Store) -> None:
@@ -276,11 +276,11 @@ def test_how_far_classes_have_followed_a_drift(store: Store, scrape: Callable[[]
     clean = np.concatenate([rng.normal(m, 1, size=(80, 12)) for m in (0, 9, 18)]).astype("f")
     before = Detector.fit(clean, ["ice"] * 80 + ["rock"] * 80 + ["sand"] * 80)
     classes = [NewClass(known.id, known.name, ClassOrigin.FIT) for known in before.classes]
-    commit_version(store, Update("fit:1", before, None, classes=classes))
+    commit_version(store, VersionUpdate("fit:1", before, None, classes=classes))
     assert scrape().get("class_adaptation_ratio", class_id="c1", class_name="ice") is None
     dirty = clean + np.array([0.2, -0.2] * 6, dtype="f")
     after = adapt(Sketch.of(before), dirty, {0: 0, 100: 1, 200: 2}).detector
-    commit_version(store, Update("pool:1", after, 1))
+    commit_version(store, VersionUpdate("pool:1", after, 1))
     ratio = scrape().get("class_adaptation_ratio", class_id="c1", class_name="ice")
     assert ratio is not None
     assert 0 < ratio <= 1
@@ -291,7 +291,7 @@ def test_how_far_classes_have_followed_a_drift(store: Store, scrape: Callable[[]
 
 def test_outages_are_shown_and_the_monitor_that_waits_is_alive(store: Store) -> None:
     outages = Outages()
-    with Exporter(store, Metrics(port=0)) as exporter:
+    with Exporter(store, MetricsSection(port=0)) as exporter:
         exporter.show_outages(outages)
         assert exporter.url is not None
         alive = exporter.url.replace("/metrics", "/alive")

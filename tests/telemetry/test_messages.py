@@ -15,7 +15,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import Envelope
 
-from monitor.config.telemetry_section import Messages
+from monitor.config.telemetry_section import MessagesSection
 from monitor.store import Store
 from monitor.telemetry.errors import WebhookRefused
 from monitor.telemetry.message_sender import MessageSender, is_quiet
@@ -30,7 +30,9 @@ NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 def sender(
     store: Store, *targets: str, now: datetime | None = None, **options: Any
 ) -> MessageSender:
-    settings = Messages.model_validate({"targets": targets, "digest_minutes": 0.0, **options})
+    settings = MessagesSection.model_validate(
+        {"targets": targets, "digest_minutes": 0.0, **options}
+    )
     clock = None if now is None else lambda: now
     return MessageSender(store, settings, DESK, poll=0.02, first_pause=0.02, clock=clock)
 
@@ -160,7 +162,7 @@ def test_mail_arrives_with_pictures(discovered: Any, tmp_path: Path) -> None:
 def test_questions_come_with_pictures_of_what_is_asked(tmp_path: Path) -> None:
     with Store.open(tmp_path / "state") as store, Mailbox() as box:
         world.fit(store)
-        with sender(store, box.address, **only("queries.opened")):
+        with sender(store, box.address, **only("questions.opened")):
             world.ask(store, 6)
             _, mail = box.mails.get(timeout=PATIENCE)
     pictures = [part for part in mail.walk() if part.get_content_type() == "image/jpeg"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from monitor.config import Config
-from monitor.config.telemetry_section import Metrics
+from monitor.config.telemetry_section import MetricsSection
 from tests.actors.story import KINDS, tell_story, with_oracle
 from tests.jobs.feeds import write_feed
 from tests.telemetry.receiving import Receiver
@@ -25,7 +25,7 @@ def test_a_new_class_in_the_feed_reaches_the_operator_and_nothing_else_does(
     tmp_path: Path,
 ) -> None:
     story = tell_story(tmp_path / "story", "desk.enabled=false", chapters=("wf" * 30,))
-    metrics = Metrics(port=free_port(), desk_url="http://desk.example")
+    metrics = MetricsSection(port=free_port(), desk_url="http://desk.example")
     config = with_oracle(story.config).model_copy(update={"metrics": metrics})
     page = f"http://127.0.0.1:{metrics.port}/metrics"
     with (

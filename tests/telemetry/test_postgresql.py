@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from monitor.config.telemetry_section import Metrics
+from monitor.config.telemetry_section import MetricsSection
 from monitor.store import Store
 from monitor.telemetry.exporter import Exporter
 from monitor.telemetry.store_reading import TruthReader
@@ -34,7 +34,7 @@ def test_postgresql_tells_what_sqlite_tells(tmp_path: Path) -> None:
 def _scraped_while_fed(store: Store) -> None:
     """A page, a webhook and a feed at once, each on a thread of its own."""
     with (
-        Exporter(store, Metrics(port=0)) as exporter,
+        Exporter(store, MetricsSection(port=0)) as exporter,
         Receiver() as receiver,
         sender(store, receiver.url),
     ):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.telemetry_section import Metrics
+from monitor.config.telemetry_section import MetricsSection
 from monitor.store import Store
 from monitor.telemetry.dashboards import BOARDS
 from monitor.telemetry.exporter import Exporter
@@ -20,7 +20,7 @@ from tests.telemetry.receiving import PATIENCE, Receiver
 from tests.telemetry.servers import Prometheus, alertmanager, prometheus
 from tests.telemetry.test_deployed import grafana_expressions, rules
 
-LINKS = Metrics(
+LINKS = MetricsSection(
     port=0, desk_url="http://desk.example", grafana_url="http://grafana.example/", runbooks_url="/r"
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from monitor.config.telemetry_section import Metrics
+from monitor.config.telemetry_section import MetricsSection
 from monitor.store import Store
 from monitor.telemetry import exporter as module
 from monitor.telemetry.exporter import Exporter
@@ -158,7 +158,7 @@ def test_four_thousand_cameras_are_watched_with_a_thousand_labels(
     feeding.fit(store)
     for camera in cameras:
         feeding.judge(store, camera, known=1, novel=0, rejected=0)
-    settings = Metrics(port=0, sources_most=10)
+    settings = MetricsSection(port=0, sources_most=10)
 
     def hours(number: int, sending: list[str]) -> Page:
         for _ in range(number):
@@ -190,7 +190,7 @@ def test_four_thousand_cameras_are_watched_with_a_thousand_labels(
 def test_no_cap_no_count(store: Store) -> None:
     feeding.fit(store)
     feeding.judge(store, "cam-1")
-    with Exporter(store, Metrics(port=0)) as exporter:
+    with Exporter(store, MetricsSection(port=0)) as exporter:
         assert exporter.url is not None
         page = Page(exporter.url)
     assert (page.get("sources_capped"), page.get("sources_silent")) == (0, 0)
@@ -209,7 +209,7 @@ def test_alive_while_somebody_holds_the_lease(store: Store, clock: Clock) -> Non
         except urllib.error.HTTPError as error:
             return error.code
 
-    with Exporter(store, Metrics(port=0)) as exporter:
+    with Exporter(store, MetricsSection(port=0)) as exporter:
         assert asked(exporter.url) == 503
         feeding.start_monitor(store, ttl=30)
         assert asked(exporter.url) == 200

@@ -39,8 +39,8 @@ def test_json_for_programs(state: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert found["images"]["cam-2"] == {"known": 100, "novel": 12, "rejected": 1, "duplicate": 0}
     assert found["files"]["quarantined"] == 1
     assert found["pools"]["waiting"] == 1
-    assert found["queries"]["open"] == 3
-    assert found["queries"]["oldest_age_seconds"] >= 0
+    assert found["questions"]["open"] == 3
+    assert found["questions"]["oldest_age_seconds"] >= 0
     assert found["labels"]["spent"] == 9
     assert found["discoveries"][0]["source"] == "cam-2"
     assert found["drift"]["cam-1"] == {

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from monitor.store import Store
-from monitor.store.queries import Queries
+from monitor.store.questions import Questions
 from monitor.store.states import AnswerKind, AnswerOutcome, ClassOrigin, FileState, PoolState
 from monitor.telemetry.store_reading import TruthReader
 from tests.store.building import commit_batch, small_detector
@@ -20,7 +20,7 @@ def test_an_empty_store_is_a_truth_as_well(store: Store) -> None:
     assert truth.detector is None
     assert truth.sources == ()
     assert not truth.coordinator.running
-    assert truth.oldest_query_at is None
+    assert truth.oldest_question_at is None
 
 
 def test_a_whole_life(store: Store, clock: Clock) -> None:
@@ -35,7 +35,7 @@ def test_a_whole_life(store: Store, clock: Clock) -> None:
     assert truth.detector.t_inner == pytest.approx(small_detector(1).calibration.t_inner)
     assert truth.classes == {ClassOrigin.FIT: 2, ClassOrigin.PERSON: 1}
     assert truth.files == {FileState.DONE: 4, FileState.NEW: 3, FileState.QUARANTINED: 1}
-    assert (truth.files_waiting, truth.oldest_waiting_at) == (3, truth.oldest_query_at)
+    assert (truth.files_waiting, truth.oldest_waiting_at) == (3, truth.oldest_question_at)
     assert truth.pools == {PoolState.RESOLVED: 1, PoolState.WAITING: 1}
     assert truth.answers[AnswerKind.NEW_CLASS, AnswerOutcome.ACCEPTED] == 4
     assert (truth.labels.spent, truth.labels.budget, truth.labels.remaining) == (9, 10, 7)
@@ -43,13 +43,13 @@ def test_a_whole_life(store: Store, clock: Clock) -> None:
     assert truth.by_label("inner_loops") == {"discovered": 1, "nothing new": 1}
     assert truth.coordinator.actors_up["embedder"] == 2
     first, second = truth.sources
-    assert (first.name, first.queries_open, second.queries_open) == ("cam-1", 3, 0)
+    assert (first.name, first.questions_open, second.questions_open) == ("cam-1", 3, 0)
     assert first.images == {"known": 100, "novel": 12, "rejected": 1}
     assert first.rejected == {"truncated": 1}
     assert first.above == 12
     assert first.expected_above == pytest.approx(0.02 * 112)
     assert sum(first.ratios.values()) == 112
-    assert truth.oldest_query_at == clock.now - timedelta(minutes=5)
+    assert truth.oldest_question_at == clock.now - timedelta(minutes=5)
     (found,) = truth.discoveries
     assert (found.name, found.source, found.version, found.human) == ("dune", "cam-2", 2, 4)
 
@@ -110,7 +110,7 @@ def test_questions_of_a_quiet_feed_are_open_but_nothing_is_suspected(store: Stor
     feeding.ask(store, "cam-1", count=3, probe=3)
     feeding.ask(store, "cam-2", count=4)
     found = {
-        s.name: (s.queries_open, s.queries_suspected) for s in TruthReader(store).read().sources
+        s.name: (s.questions_open, s.questions_suspected) for s in TruthReader(store).read().sources
     }
     assert found == {"cam-1": (3, 0), "cam-2": (4, 4)}
 
@@ -120,8 +120,8 @@ def test_all_open_questions_count_however_many_pages_they_fill(
 ) -> None:
     feeding.fit(store)
     feeding.ask(store, "cam-1", count=5)
-    whole = Queries.list_open
+    whole = Questions.list_open
     monkeypatch.setattr(
-        Queries, "list_open", lambda self, *, limit=2, after=0: whole(self, limit=2, after=after)
+        Questions, "list_open", lambda self, *, limit=2, after=0: whole(self, limit=2, after=after)
     )
-    assert TruthReader(store).read().queries_open == 5
+    assert TruthReader(store).read().questions_open == 5

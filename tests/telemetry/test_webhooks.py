@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from monitor.config import ConfigError, load
-from monitor.config.telemetry_section import Webhooks
+from monitor.config.telemetry_section import WebhooksSection
 from monitor.store import Store
 from monitor.telemetry import webhooks
 from monitor.telemetry.errors import WebhookRefused
@@ -23,7 +23,7 @@ from tests.telemetry.receiving import PATIENCE, Message, Receiver
 
 
 def sender(store: Store, *urls: str, **options: object) -> WebhookSender:
-    settings = Webhooks.model_validate({"urls": urls, **options})
+    settings = WebhooksSection.model_validate({"urls": urls, **options})
     return WebhookSender(store, settings, poll=0.02, first_pause=0.02)
 
 
@@ -51,12 +51,12 @@ def cursor(store: Store) -> dict[str, object]:
 def test_a_discovery_arrives_with_all_that_is_known_of_it(store: Store) -> None:
     feeding.fit(store)
     with Receiver() as receiver, sender(store, receiver.url):
-        queries = feeding.ask(store, "cam-2", count=6)
-        feeding.answer(store, queries)
-        feeding.discover(store, queries)
+        questions = feeding.ask(store, "cam-2", count=6)
+        feeding.answer(store, questions)
+        feeding.discover(store, questions)
         kinds = [receiver.next().json for _ in range(3)]
     assert [found["kind"] for found in kinds] == [
-        "queries.opened",
+        "questions.opened",
         "detector.updated",
         "class.discovered",
     ]
@@ -112,7 +112,7 @@ def test_failures_are_seen_by_the_operator_and_forgotten_when_it_works_again(sto
 
 
 def test_pauses_grow_and_stay_bounded(store: Store) -> None:
-    waiting = WebhookSender(store, Webhooks())
+    waiting = WebhookSender(store, WebhooksSection())
     pauses = [waiting._pause(failures) for failures in range(1, 2000)]
     assert pauses[:4] == [1, 2, 4, 8]
     assert max(pauses) == webhooks.LONGEST_PAUSE_SECONDS == pauses[-1]

@@ -87,12 +87,12 @@ function arrangePalette() {
 
 const pending = () => JSON.parse(localStorage.getItem(PENDING) ?? "[]");
 const setPending = (list) => localStorage.setItem(PENDING, JSON.stringify(list));
-const pendingIds = () => new Set(pending().flatMap((one) => one.answers.map((a) => String(a.query_id))));
+const pendingIds = () => new Set(pending().flatMap((one) => one.answers.map((a) => String(a.question_id))));
 
 function answer(found, kind, className, label) {
   if (!mayAnswer || !found.length) return;
   const answers = found.map((card) => {
-    const one = { query_id: Number(card.dataset.id), answer: kind };
+    const one = { question_id: Number(card.dataset.id), answer: kind };
     if (className) one.class = className;
     return one;
   });
@@ -163,9 +163,9 @@ async function undo(of = null) {
   try {
     const body = of ? { action: freshId(), of } : { action: freshId() };
     const result = await send("POST", "/api/undo", body);
-    for (const id of result.query_ids) skipped.delete(String(id));
+    for (const id of result.question_ids) skipped.delete(String(id));
     await refresh();
-    const back = result.query_ids.map((id) => cardOf(id)).filter(Boolean);
+    const back = result.question_ids.map((id) => cardOf(id)).filter(Boolean);
     if (back.length) setCurrent(back[0]);
     setChosen(back.length > 1 ? back.map((card) => card.dataset.id) : []);
     toast(back.length > 1 ? `${back.length} answers taken back` : "Answer taken back");
@@ -340,7 +340,7 @@ async function poll() {
 
 /** Borrow questions, so that two people are not shown the same ones. */
 async function borrow() {
-  await send("POST", "/api/queries/lease", {});
+  await send("POST", "/api/questions/lease", {});
 }
 
 async function start() {
@@ -350,7 +350,7 @@ async function start() {
     await borrow().then(refresh, () => {});
     setInterval(() => document.hidden || borrow().catch(() => {}), (leaseSeconds * 1000) / 3);
     addEventListener("pagehide", () => {
-      fetch("/api/queries/release", {
+      fetch("/api/questions/release", {
         method: "POST",
         keepalive: true,
         headers: { "content-type": "application/json", "x-csrf-token": document.querySelector('meta[name="csrf"]').content },

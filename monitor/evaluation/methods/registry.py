@@ -31,7 +31,7 @@ _HEAD = ("monitor.evaluation.methods.common", "monitor.evaluation.methods.head")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MethodEntry:
     """One method: what it is, what it costs in labels, and where its code lives."""
 
     name: str
@@ -41,32 +41,36 @@ class Entry:
     uses: tuple[str, ...]
 
 
-def _entries() -> Iterable[Entry]:
+def _entries() -> Iterable[MethodEntry]:
     conclad = (_CONCLAD, "monitor.novelty")
-    yield Entry("robust", "CONCLAD as users get it", "spends", _CONCLAD, conclad)
-    yield Entry("paper", "CONCLAD by the letter of the paper", "spends", _CONCLAD, conclad)
-    yield Entry("ceiling", "the same score given every label", "everything", _CONCLAD, conclad)
+    yield MethodEntry("robust", "CONCLAD as users get it", "spends", _CONCLAD, conclad)
+    yield MethodEntry("paper", "CONCLAD by the letter of the paper", "spends", _CONCLAD, conclad)
+    yield MethodEntry(
+        "ceiling", "the same score given every label", "everything", _CONCLAD, conclad
+    )
     for preset, ablations in ABLATIONS.items():
         for suffix, (summary, _) in ablations.items():
-            yield Entry(f"{preset}-{suffix}", f"{preset}, {summary}", "spends", _CONCLAD, conclad)
+            yield MethodEntry(
+                f"{preset}-{suffix}", f"{preset}, {summary}", "spends", _CONCLAD, conclad
+            )
     dfm, incdfm, er = (f"monitor.evaluation.methods.{name}" for name in ("dfm", "incdfm", "er"))
-    yield Entry("dfm", "distance to the known subspaces", "nothing", dfm, (dfm, *_BASELINE))
+    yield MethodEntry("dfm", "distance to the known subspaces", "nothing", dfm, (dfm, *_BASELINE))
     for name, threshold in (("incdfm", "mean + 2 std"), ("incdfm-p85", "85th percentile")):
         summary = f"one new subspace per task, T_inner at {threshold}"
-        yield Entry(name, summary, "nothing", incdfm, (incdfm, *_BASELINE))
+        yield MethodEntry(name, summary, "nothing", incdfm, (incdfm, *_BASELINE))
     for name, summary in (
         ("er", "perceptron with replay, entropy as novelty"),
         ("er-pnew", "perceptron with replay, probability of the new classes as novelty"),
         ("pseudoer", "er that also pseudo-labels"),
         ("pseudoer-pnew", "er-pnew that also pseudo-labels"),
     ):
-        yield Entry(name, summary, "spends", er, (er, *_HEAD))
+        yield MethodEntry(name, summary, "spends", er, (er, *_HEAD))
 
 
-METHODS: dict[str, Entry] = {entry.name: entry for entry in _entries()}
+METHODS: dict[str, MethodEntry] = {entry.name: entry for entry in _entries()}
 
 
-def entry_for(name: str) -> Entry:
+def entry_for(name: str) -> MethodEntry:
     """The entry of a method, or an error that names the nearest one.
 
     >>> entry_for("dfm").labels
@@ -96,7 +100,7 @@ def make_method(name: str, dataset: str = "") -> Method:
     return cast(Method, module.METHODS[name]())
 
 
-def _imported(entry: Entry) -> ModuleType:
+def _imported(entry: MethodEntry) -> ModuleType:
     try:
         return import_module(entry.module)
     except ModuleNotFoundError as error:

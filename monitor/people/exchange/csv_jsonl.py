@@ -15,7 +15,7 @@ from typing import Any
 from monitor.people.answer_questions import Said, Word
 from monitor.people.errors import BadAnswer, BadFile
 from monitor.people.exchange.parsed_answers import Parsed, Problem
-from monitor.people.exchange.question_records import Question
+from monitor.people.exchange.question_records import QuestionRecord
 
 #: Spreadsheets take a cell that begins with one of these for a formula, and would run it.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -23,7 +23,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _KINDS = {"known_class": Word.CLASS, "new_class": Word.CLASS}
 
 
-def to_csv(questions: Iterable[Question]) -> str:
+def to_csv(questions: Iterable[QuestionRecord]) -> str:
     """With a header; cells that a spreadsheet would take for formulas are quoted."""
     out = io.StringIO()
     writer: csv.DictWriter[str] | None = None
@@ -34,7 +34,7 @@ def to_csv(questions: Iterable[Question]) -> str:
     return out.getvalue()
 
 
-def to_jsonl(questions: Iterable[Question]) -> str:
+def to_jsonl(questions: Iterable[QuestionRecord]) -> str:
     return "".join(
         json.dumps(question.record(), ensure_ascii=False) + "\n" for question in questions
     )
@@ -45,9 +45,9 @@ def from_csv(text: str) -> Parsed:
     reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff")), strict=True)
     try:
         header = reader.fieldnames or []
-        if "query_id" not in header:
+        if "question_id" not in header:
             found = ", ".join(header) or "nothing"
-            raise BadFile(f"line 1: no column query_id (found: {found}); name the columns there")
+            raise BadFile(f"line 1: no column question_id (found: {found}); name the columns there")
         rows = [(reader.line_num, row) for row in reader]
     except csv.Error as error:
         raise BadFile(f"line {reader.line_num}: not CSV ({error})") from None
@@ -88,22 +88,22 @@ def _parsed(rows: Iterable[tuple[str, Any]]) -> Parsed:
 def _said(row: Any) -> Said | None:
     if not isinstance(row, Mapping):
         raise BadAnswer("not a record with names and values")
-    number = row.get("query_id")
+    number = row.get("question_id")
     try:
-        query_id = int(str(number))
+        question_id = int(str(number))
     except ValueError:
-        raise BadAnswer(f"query_id: {str(number)[:40]!r} is not a number") from None
+        raise BadAnswer(f"question_id: {str(number)[:40]!r} is not a number") from None
     name, word = _text(row, "class"), _text(row, "answer")
     if not name and word in ("", "skip"):
         return None
     if not word:
-        return Said(query_id, Word.CLASS, name)
+        return Said(question_id, Word.CLASS, name)
     try:
         kind = _KINDS.get(word) or Word(word)
     except ValueError:
         words = ", ".join(Word)
         raise BadAnswer(f"answer: {word[:40]!r} is none of {words}") from None
-    return Said(query_id, kind, name or None)
+    return Said(question_id, kind, name or None)
 
 
 def _text(row: Mapping[str, Any], key: str) -> str:

@@ -21,7 +21,7 @@ from xml.sax.saxutils import quoteattr
 from monitor.people.answer_questions import Said, Word
 from monitor.people.errors import BadAnswer, BadFile
 from monitor.people.exchange.parsed_answers import Parsed, Problem
-from monitor.people.exchange.question_records import Question
+from monitor.people.exchange.question_records import QuestionRecord
 
 FROM, TO = "class", "image"
 _WORDS = {Word.CANNOT_TELL: "cannot tell", Word.BAD_IMAGE: "bad image"}
@@ -39,14 +39,14 @@ def interface(classes: Iterable[str]) -> str:
     )
 
 
-def to_tasks(questions: Iterable[Question], *, base_url: str) -> list[dict[str, Any]]:
+def to_tasks(questions: Iterable[QuestionRecord], *, base_url: str) -> list[dict[str, Any]]:
     """One task each; the image is the desk's picture, by its address."""
     return [_task(question, base_url.rstrip("/")) for question in questions]
 
 
-def _task(question: Question, base_url: str) -> dict[str, Any]:
-    query = question.query
-    picture = f"{base_url}/thumbnails/{query.thumbnail}" if query.thumbnail else None
+def _task(question: QuestionRecord, base_url: str) -> dict[str, Any]:
+    thumbnail = question.question.thumbnail
+    picture = f"{base_url}/thumbnails/{thumbnail}" if thumbnail else None
     task: dict[str, Any] = {
         "data": {**question.record(), "image": picture},
         "predictions": [],
@@ -99,7 +99,7 @@ def _said(task: Any) -> Said | None:
     data, annotations = task.get("data"), task["annotations"]
     if not isinstance(data, Mapping) or not isinstance(annotations, list):
         raise BadAnswer("not a task with data and annotations")
-    query_id = _query_id(data)
+    question_id = _question_id(data)
     # The latest counts: Label Studio appends when somebody annotates again.
     for annotation in reversed(annotations):
         if not isinstance(annotation, Mapping):
@@ -110,7 +110,9 @@ def _said(task: Any) -> Said | None:
         for result in results if isinstance(results, list) else ():
             if isinstance(result, Mapping) and result.get("type") == "choices":
                 value = result.get("value")
-                return _chosen(query_id, value.get("choices") if isinstance(value, Mapping) else 0)
+                return _chosen(
+                    question_id, value.get("choices") if isinstance(value, Mapping) else 0
+                )
     return None
 
 
@@ -121,10 +123,10 @@ def _minimal(task: Mapping[str, Any]) -> Said | None:
     choice = task.get(FROM)
     if choice is None or task.get("was_cancelled"):
         return None
-    return _chosen(_query_id(task), [choice] if isinstance(choice, str) else choice)
+    return _chosen(_question_id(task), [choice] if isinstance(choice, str) else choice)
 
 
-def _chosen(query_id: int, choices: Any) -> Said | None:
+def _chosen(question_id: int, choices: Any) -> Said | None:
     if isinstance(choices, Mapping):
         choices = choices.get("choices")
     if not isinstance(choices, list) or not all(isinstance(one, str) for one in choices):
@@ -135,13 +137,13 @@ def _chosen(query_id: int, choices: Any) -> Said | None:
         raise BadAnswer(f"{len(choices)} choices; an image belongs to one class")
     for word, text in _WORDS.items():
         if choices[0] == text:
-            return Said(query_id, word)
-    return Said(query_id, Word.CLASS, choices[0])
+            return Said(question_id, word)
+    return Said(question_id, Word.CLASS, choices[0])
 
 
-def _query_id(data: Mapping[str, Any]) -> int:
-    number = data.get("query_id")
+def _question_id(data: Mapping[str, Any]) -> int:
+    number = data.get("question_id")
     try:
         return int(str(number))
     except ValueError:
-        raise BadAnswer(f"data.query_id: {str(number)[:40]!r} is not a number") from None
+        raise BadAnswer(f"data.question_id: {str(number)[:40]!r} is not a number") from None

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from sqlalchemy import select
 
-from monitor.store.records import Answer, Query
+from monitor.store.records import Answer, Question
 from monitor.store.repository import chunks
-from monitor.store.states import QueryState
+from monitor.store.states import QuestionState
 from monitor.store.store import Store, Transaction
-from monitor.store.tables import answers, queries
+from monitor.store.tables import answers, questions
 
 Which = Literal["open", "answered", "all"]
 
@@ -21,10 +21,10 @@ MOST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QuestionRecord:
     """One question, its suggestion as a class, and what was said."""
 
-    query: Query
+    question: Question
     suggested_id: str | None
     suggested: str | None
     answer: Answer | None
@@ -35,52 +35,57 @@ class Question:
 
     def record(self) -> dict[str, Any]:
         """Flat values for JSON and CSV; what is not known is None."""
-        query, answer = self.query, self.answer
+        question, answer = self.question, self.answer
         return {
-            "query_id": query.id,
-            "state": str(query.state),
-            "pool": query.pool_id,
-            "round": query.round,
-            "source_id": query.source_id,
-            "image_id": query.image_id,
-            "captured_at": None if query.captured_at is None else query.captured_at.isoformat(),
-            "score": query.score,
-            "score_ratio": query.score_ratio,
-            "nearest_class": query.nearest_class,
+            "question_id": question.id,
+            "state": str(question.state),
+            "pool": question.pool_id,
+            "round": question.round,
+            "source_id": question.source_id,
+            "image_id": question.image_id,
+            "captured_at": None
+            if question.captured_at is None
+            else question.captured_at.isoformat(),
+            "score": question.score,
+            "score_ratio": question.score_ratio,
+            "nearest_class": question.nearest_class,
             "nearest_class_name": self.nearest,
             "suggested_class": self.suggested,
             "class": self.answered,
             "answer": None if answer is None else str(answer.kind),
             "who": None if answer is None else answer.who,
             "answered_at": None if answer is None else answer.at.isoformat(),
-            "file": query.file,
-            "row": query.row,
-            "thumbnail": query.thumbnail,
+            "file": question.file,
+            "row": question.row,
+            "thumbnail": question.thumbnail,
         }
 
 
-def read_questions(store: Store, which: Which = "open") -> list[Question]:
+def read_questions(store: Store, which: Which = "open") -> list[QuestionRecord]:
     """In the order they were asked."""
     states = {
-        "open": [QueryState.OPEN],
-        "answered": [QueryState.ANSWERED, QueryState.CLOSED],
-        "all": list(QueryState),
+        "open": [QuestionState.OPEN],
+        "answered": [QuestionState.ANSWERED, QuestionState.CLOSED],
+        "all": list(QuestionState),
     }[which]
     with store.reading() as tx:
         rows = tx.connection.execute(
-            select(queries).where(queries.c.state.in_(states)).order_by(queries.c.id).limit(MOST)
+            select(questions)
+            .where(questions.c.state.in_(states))
+            .order_by(questions.c.id)
+            .limit(MOST)
         ).mappings()
-        found = [Query(**dict(row)) for row in rows]
+        found = [Question(**dict(row)) for row in rows]
         if which == "answered":
-            found = [query for query in found if query.answer_id is not None]
+            found = [question for question in found if question.answer_id is not None]
         names = {row.id: row.name for row in tx.classes.all()}
         given = _given(tx, found)
         current = {row.id: tx.classes.resolve(row.id).name for row in tx.classes.all()}
-    return [_question(query, names, current, given) for query in found]
+    return [_question(question, names, current, given) for question in found]
 
 
-def _given(tx: Transaction, found: list[Query]) -> dict[int, Answer]:
-    ids = [query.answer_id for query in found if query.answer_id is not None]
+def _given(tx: Transaction, found: list[Question]) -> dict[int, Answer]:
+    ids = [question.answer_id for question in found if question.answer_id is not None]
     rows = [
         Answer(**dict(row))
         for piece in chunks(ids)
@@ -90,19 +95,19 @@ def _given(tx: Transaction, found: list[Query]) -> dict[int, Answer]:
 
 
 def _question(
-    query: Query,
+    question: Question,
     names: Mapping[str, str],
     current: Mapping[str, str],
     given: Mapping[int, Answer],
-) -> Question:
-    answer = given.get(query.answer_id) if query.answer_id is not None else None
-    suggested_id = query.suggestion.get("class_id")
+) -> QuestionRecord:
+    answer = given.get(question.answer_id) if question.answer_id is not None else None
+    suggested_id = question.suggestion.get("class_id")
     class_id = None if answer is None else answer.class_id
-    return Question(
-        query=query,
+    return QuestionRecord(
+        question=question,
         suggested_id=suggested_id if suggested_id in names else None,
-        suggested=current.get(suggested_id or "", query.suggestion.get("name")),
+        suggested=current.get(suggested_id or "", question.suggestion.get("name")),
         answer=answer,
         answered=None if class_id is None else current.get(class_id),
-        nearest=current.get(query.nearest_class or "", query.nearest_class),
+        nearest=current.get(question.nearest_class or "", question.nearest_class),
     )

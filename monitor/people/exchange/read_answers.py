@@ -17,7 +17,7 @@ _READERS = {
 def read_answers(name: str, content: bytes) -> Parsed:
     """Chosen by the end of the name; the content is text in UTF-8.
 
-    >>> read_answers("a.jsonl", b'{"query_id": 7, "class": "truck"}').said[0][1].class_
+    >>> read_answers("a.jsonl", b'{"question_id": 7, "class": "truck"}').said[0][1].class_
     'truck'
     """
     ending = name[name.rfind(".") :].lower()

@@ -81,7 +81,7 @@ def _answers() -> tuple[Panel, ...]:
             "stat",
             "Images about which the monitor asks. Nothing new gets a name before somebody answers; "
             "the desk shows them one by one.",
-            [Query(f"sum(conclad_queries_open{{{SOURCE}}})")],
+            [Query(f"sum(conclad_questions_open{{{SOURCE}}})")],
             width=4,
             height=5,
             steps=((None, "green"), (1, "orange")),
@@ -91,7 +91,7 @@ def _answers() -> tuple[Panel, ...]:
             "stat",
             "How long the oldest open question has waited. After labels.timeout_hours its round "
             "ends without it.",
-            [Query(f"max(conclad_queries_oldest_age_seconds{{{SOURCE}}})")],
+            [Query(f"max(conclad_questions_oldest_age_seconds{{{SOURCE}}})")],
             width=4,
             height=5,
             unit="s",
@@ -216,7 +216,7 @@ def _by_source() -> Panel:
         [
             _table(f"{_ABOVE} / ({_JUDGED} > 0)"),
             _table(f"{_EXPECTED} / ({_JUDGED} > 0)"),
-            _table(f"max by (group, source) (conclad_queries_open{{{SOURCE}}}) + {DESK}"),
+            _table(f"max by (group, source) (conclad_questions_open{{{SOURCE}}}) + {DESK}"),
             _table(f"max by (group, source) (conclad_drift_score{{{SOURCE}}})"),
         ],
         width=24,
@@ -283,7 +283,7 @@ def _course() -> tuple[Panel, ...]:
             "Questions open, by source",
             "timeseries",
             "Questions that wait for an answer.",
-            [Query(f"sum by (source) (conclad_queries_open{{{SOURCE}}}) > 0", "{{source}}")],
+            [Query(f"sum by (source) (conclad_questions_open{{{SOURCE}}}) > 0", "{{source}}")],
             stacked=True,
             nothing="None",
         ),

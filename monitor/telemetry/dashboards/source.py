@@ -43,7 +43,7 @@ def _now() -> tuple[Panel, ...]:
             "Questions open",
             "stat",
             "Questions about it that wait for an answer at the desk.",
-            [Query(f"sum(conclad_queries_open{{{SOURCE}}})")],
+            [Query(f"sum(conclad_questions_open{{{SOURCE}}})")],
             width=6,
             height=4,
             steps=((None, "green"), (1, "orange")),

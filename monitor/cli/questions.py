@@ -1,4 +1,4 @@
-"""``conclad queries``."""
+"""``conclad questions``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from monitor.config.load import Loaded
 from monitor.jobs.from_config import open_existing_store
 from monitor.people.exchange.csv_jsonl import to_csv, to_jsonl
 from monitor.people.exchange.label_studio import to_tasks
-from monitor.people.exchange.question_records import Question, Which, read_questions
+from monitor.people.exchange.question_records import QuestionRecord, Which, read_questions
 
 # What fits on a screen; --json and --export have them all.
 SHOWN = 50
@@ -38,7 +38,7 @@ SHOWN = 50
 )
 @with_config
 @with_output
-def queries(which: Which, export: str | None, url: str, loaded: Loaded, output: Output) -> None:
+def questions(which: Which, export: str | None, url: str, loaded: Loaded, output: Output) -> None:
     """List the questions that wait for an answer."""
     with open_existing_store(loaded.config) as store:
         found = read_questions(store, which)
@@ -54,22 +54,22 @@ def queries(which: Which, export: str | None, url: str, loaded: Loaded, output: 
         output.result([question.record() for question in found], describe(found, which))
 
 
-def describe(found: list[Question], which: Which) -> str:
+def describe(found: list[QuestionRecord], which: Which) -> str:
     if not found:
         return "No question is open." if which == "open" else "There are no such questions."
     rows = [
         (
-            str(one.query.id),
-            one.query.source_id,
-            one.query.image_id,
-            f"{one.query.score_ratio:.2f}",
+            str(one.question.id),
+            one.question.source_id,
+            one.question.image_id,
+            f"{one.question.score_ratio:.2f}",
             one.nearest or "-",
             one.suggested or "-",
             _answer(one),
         )
         for one in found[:SHOWN]
     ]
-    header = ("query", "source", "image", "score / T_inner", "nearest", "suggested", "answer")
+    header = ("question", "source", "image", "score / T_inner", "nearest", "suggested", "answer")
     lines = [table(header, rows)]
     if len(found) > SHOWN:
         lines.append(f"… and {len(found) - SHOWN:,} more (see --json)")
@@ -78,7 +78,7 @@ def describe(found: list[Question], which: Which) -> str:
     return "\n".join(lines)
 
 
-def _answer(question: Question) -> str:
+def _answer(question: QuestionRecord) -> str:
     if question.answered is not None:
         return question.answered
     return "-" if question.answer is None else question.answer.kind.replace("_", " ")
