@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.config.desk_section import Desk as DeskConfig
+from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.app import build
 from monitor.desk.sessions import session_key
 from monitor.desk.tokens import Role, add_token
