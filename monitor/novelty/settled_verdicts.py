@@ -29,6 +29,9 @@ NEW: Verdict = "new"
 SHIFTED: Verdict = "shifted"
 UNDECIDED: Verdict = "undecided"
 
+# Keeps quotients finite.
+_TINY = 1e-6
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SettledVerdicts:
@@ -84,10 +87,17 @@ def settle_pool(
     names = np.asarray(sources if len(sources) else [""] * len(features), dtype=np.str_)
     explained = _explained(detector, features, names, shifted)
     unconfirmed = [i for i, known in enumerate(detector.classes) if not known.confirmed]
-    new: Floats = found.new + found.probabilities[:, unconfirmed].sum(axis=1)
+    new: np.ndarray = found.new + found.probabilities[:, unconfirmed].sum(axis=1)
     odd = np.zeros(len(features), dtype=bool)
-    if not found.names and not unconfirmed:
-        new, odd = _unnamed(detector, features, names, explained, shifted, seed)
+    if found.names or not unconfirmed:
+        times, odd = _unusual(detector, features, names, explained, shifted, seed)
+        if found.names:
+            # A name that people gave explains what is odd.
+            odd[:] = False
+            named = _likelier(found.new, times)
+            new = named + (new - found.new) * (1 - named) / np.maximum(1 - found.new, _TINY)
+        else:
+            new = _likelier(np.full(len(features), _settings(detector).rare), times)
     return _settled(detector, found, given, new.astype(np.float32), odd, explained)
 
 
@@ -148,27 +158,36 @@ def _explained(
     return found.explained | (np.isin(sources, list(shifted)) & ~found.above)
 
 
-def _unnamed(
+def _unusual(
     detector: Detector,
     pool: Floats,
     sources: np.ndarray,
     explained: Bools,
     shifted: Collection[str],
     seed: int,
-) -> tuple[Floats, Bools]:
-    """Where nobody named anything new: how likely it is all the same, and what stays odd."""
+) -> tuple[np.ndarray, Bools]:
+    """How the closed pool changes the odds that each sample is new, and what is odd in it.
+
+    Images of a shifted source cannot be compared with clean references: their odds stay.
+    """
     settings = _settings(detector)
-    p_known = np.ones(len(pool), dtype=np.float64)
+    times = np.ones(len(pool))
     odd = np.zeros(len(pool), dtype=bool)
     clean = ~np.isin(sources, list(shifted))
     if clean.any():
         seen = measure_novelty(detector, pool[clean], sources[clean].tolist(), seed=seed)
-        p_known[clean], odd[clean] = seen.p_known, seen.novel
+        p_known = np.maximum(seen.p_known.astype(np.float64), _TINY)
+        times[clean] = settings.unusual * p_known ** (settings.unusual - 1)
+        odd[clean] = seen.novel
     odd[~clean] = ~explained[~clean]
-    density = settings.unusual * np.maximum(p_known, 1e-6) ** (settings.unusual - 1)
-    odds = settings.rare / (1 - settings.rare) * density
-    new: Floats = (odds / (1 + odds)).astype(np.float32)
-    return new, odd
+    return times, odd
+
+
+def _likelier(probability: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Probabilities whose odds are multiplied."""
+    raised = probability.astype(np.float64) * times
+    found: np.ndarray = raised / np.maximum(raised + 1 - probability, _TINY)
+    return found
 
 
 def _settings(detector: Detector) -> RobustSettings:
