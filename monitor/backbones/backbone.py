@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from monitor.backbones.backbone_names import check_name
 from monitor.backbones.backbone_spec import PRETRAINED, RANDOM, BackboneSpec
-from monitor.backbones.errors import LayersUnavailable, UnknownBackbone, WeightsChanged
+from monitor.backbones.errors import LayersUnavailable, WeightsChanged
 from monitor.backbones.feature_cache import cache_root
 from monitor.backbones.tiny_network import SIZE, TinyNetwork
 from monitor.backbones.transform import Preprocessing
@@ -29,9 +29,6 @@ _ARCHITECTURES = {
     # SwAV trained torchvision's network, whose recipe (bilinear, 0.875) goes with this tag.
     "swav-resnet50": "resnet50.tv_in1k",
 }
-
-NAMED = (*_ARCHITECTURES, "tiny")
-"""The choices that are ours; every other name is timm's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,33 +107,20 @@ def load_backbone(spec: BackboneSpec, *, cache: Path | None = None) -> Backbone:
     return Backbone(spec, whole, preprocessing, _widths(whole, preprocessing.size), weights)
 
 
-def nearest_names(name: str) -> list[str]:
-    """Names that somebody who typed this one may have meant."""
-    import timm
-
-    return difflib.get_close_matches(name, [*NAMED, *timm.list_models()], n=3, cutoff=0.5)
-
-
 def _tiny() -> tuple[nn.Module, Preprocessing]:
     half = (0.5, 0.5, 0.5)
     return TinyNetwork(), Preprocessing(SIZE, SIZE, "bilinear", mean=half, std=half)
 
 
 def _from_timm(spec: BackboneSpec, cache: Path) -> tuple[nn.Module, Preprocessing]:
+    check_name(spec.name)
     # Here rather than above: timm takes longer to import than torch itself, and what goes on
     # without it (the tiny backbone, features computed elsewhere) should not wait for it.
-    import timm
     from timm.data.config import resolve_model_data_config
 
     from monitor.backbones import pretrained
 
     architecture = _ARCHITECTURES.get(spec.name, spec.name)
-    if not architecture.startswith("hf-hub:") and not timm.is_model(architecture):
-        near = ", ".join(nearest_names(spec.name))
-        raise UnknownBackbone(
-            f"no backbone is called {spec.name!r}; "
-            + (f"near it are {near}" if near else f"ours are {', '.join(NAMED)}, the others timm's")
-        )
     if spec.weights == RANDOM:
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(0)

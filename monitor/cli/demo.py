@@ -10,6 +10,8 @@ import click
 
 from monitor.cli.options import with_output
 from monitor.cli.output import Output, duration, table
+from monitor.config import Config
+from monitor.jobs.early_checks import check_folder_is_writable, check_labelled
 
 if TYPE_CHECKING:
     from monitor.demo.measure import ClassOutcome
@@ -48,6 +50,10 @@ def demo(
     with what was found when, at what price, and how right the verdicts were. Takes about two
     minutes on two cores.
     """
+    if data is not None:
+        check_labelled(Config(), [data])
+    check_folder_is_writable(folder, "name another with --dir")
+    # Late: torch takes seconds to load, and a mistake should not wait for it.
     from monitor.demo.play import Wish, play, to_dict
 
     def show(played: Played) -> None:

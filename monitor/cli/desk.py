@@ -8,6 +8,7 @@ import click
 
 from monitor.cli.options import with_config
 from monitor.config.load import Loaded
+from monitor.jobs.early_checks import check_port
 
 
 @click.command()
@@ -18,6 +19,8 @@ def desk(loaded: Loaded) -> None:
     Reads and writes only the state, so it can run without the monitor, beside it, or on another
     machine that reaches the same database and files.
     """
+    check_port(loaded.config.desk.host, loaded.config.desk.port, "desk.port")
+    # Late: the page takes a second to load, and a mistake should not wait for it.
     from monitor.desk.server import serve
 
     def ready(url: str) -> None:

@@ -7,7 +7,7 @@ import click
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, duration
 from monitor.config.load import Loaded
-from monitor.jobs.embed_files import embed as run_embed
+from monitor.jobs.early_checks import check_backbone, check_files, check_folder_is_writable
 
 
 @click.command()
@@ -21,6 +21,12 @@ def embed(files: tuple[str, ...], out: str, loaded: Loaded, output: Output) -> N
     FILES are paths, folders or quoted patterns of Parquet files. Each row of features/ has the
     image's identity, its label if it has one, and a fixed-size list of float32.
     """
+    check_backbone(loaded.config)
+    check_files(loaded.config, files)
+    check_folder_is_writable(out, "name another folder with --out")
+    # Late: torch takes seconds to load, and a mistake should not wait for it.
+    from monitor.jobs.embed_files import embed as run_embed
+
     done = run_embed(loaded.config, files, out, progress=output.progress)
     for problem in done.problems:
         output.note(f"not read: {problem.sentence}")

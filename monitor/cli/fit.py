@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, data_for_each, duration, for_each, table
 from monitor.config.load import Loaded
-from monitor.jobs.fit_detector import Fitted
-from monitor.jobs.fit_detector import fit as run_fit
+from monitor.jobs.early_checks import (
+    check_backbone,
+    check_labelled,
+    check_state_is_writable,
+)
+
+if TYPE_CHECKING:
+    from monitor.jobs.fit_detector import Fitted
 
 
 @click.command()
@@ -31,6 +39,13 @@ def fit(data: tuple[str, ...], loaded: Loaded, output: Output) -> None:
     it stopped. Where the configuration has groups of sources, each begins with what these images
     teach, unless --group names one.
     """
+    for config in loaded.each().values():
+        check_backbone(config)
+        check_labelled(config, data)
+        check_state_is_writable(config)
+    # Late: torch takes seconds to load, and a mistake should not wait for it.
+    from monitor.jobs.fit_detector import fit as run_fit
+
     fitted = {
         name: run_fit(config, data, progress=output.progress)
         for name, config in loaded.each().items()

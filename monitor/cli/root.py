@@ -7,6 +7,7 @@ traceback and exit code 1.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -21,6 +22,17 @@ from monitor.errors import ConcladError
 MENDABLE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as every shell expects
 BROKEN_PIPE = 1  # as click itself says it when a write fails earlier
+
+# What a person can mend about a place; other errors of the system are bugs.
+_REMEDY: Mapping[int, str] = {
+    errno.EACCES: "give this user the right to it, or name another place",
+    errno.EPERM: "give this user the right to it, or name another place",
+    errno.EROFS: "make the disk writable, or name another place",
+    errno.ENOSPC: "make room on the disk, or name another place",
+    errno.EDQUOT: "make room on the disk, or name another place",
+    errno.ENOTDIR: "name a place below a folder",
+    errno.EISDIR: "name a file",
+}
 
 # Where each command lives, and its line in the list of commands.
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -132,14 +144,21 @@ def run(arguments: Sequence[str]) -> int:
     except ConcladError as error:
         click.echo(f"conclad: {error}", err=True)
         return MENDABLE
+    except BrokenPipeError:
+        # The reader has gone ('conclad … | head'). Python would complain once more when it
+        # flushes at exit, so what is left goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except OSError as error:
+        remedy = _REMEDY.get(error.errno or 0)
+        if remedy is None or error.filename is None:
+            raise
+        where = os.fsdecode(error.filename)
+        click.echo(f"conclad: {where}: {error.strerror}; {remedy}", err=True)
+        return MENDABLE
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("conclad: interrupted", err=True)
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone ('conclad … | head'). Python would complain once more when it
-        # flushes at exit, so what is left goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE

@@ -10,7 +10,7 @@ from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, data_for_each, for_each, table
 from monitor.config import Config
 from monitor.config.load import Loaded
-from monitor.feed.image_folder_hint import check_for_images
+from monitor.jobs.early_checks import check_detector, check_feed, check_state_is_writable
 
 
 @click.command()
@@ -41,15 +41,18 @@ def run(
     configuration has groups of sources, each gets a monitor of its own, side by side; --group
     runs one of them.
     """
-    for config in loaded.each().values():
-        check_for_images(config.feed.path)
+    configs = {
+        name: _changed(config, oracle_column, address) for name, config in loaded.each().items()
+    }
+    for config in configs.values():
+        check_feed(config)
+        check_detector(config)
+        check_state_is_writable(config)
+    # Late: what the monitor needs takes seconds to load, and a mistake should not wait for it.
     from actors.group_processes import run_groups
     from actors.run_monitor import run as run_monitor
     from actors.side_services import services
 
-    configs = {
-        name: _changed(config, oracle_column, address) for name, config in loaded.each().items()
-    }
     if loaded.groups:
         found = run_groups(
             configs, once=once, listener=lambda group, told: output.note(f"{group}: {told.text}")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, duration, table
 from monitor.config.load import Loaded
-from monitor.feed.image_folder_hint import check_for_images
-from monitor.jobs.score_files import Scored
-from monitor.jobs.score_files import score as run_score
+from monitor.jobs.early_checks import check_detector, check_files, check_folder_is_writable
+
+if TYPE_CHECKING:
+    from monitor.jobs.score_files import Scored
 
 # More rows than this are for a program: --json has them all.
 SOURCES_SHOWN = 20
@@ -28,9 +31,12 @@ def score(files: tuple[str, ...], out: str, loaded: Loaded, output: Output) -> N
     interrupted run goes on where it stopped when it is given the same --out.
     """
     named = files or (loaded.config.feed.path,)
-    for name in named:
-        # Before the backbone is loaded for nothing.
-        check_for_images(name)
+    check_files(loaded.config, named)
+    check_detector(loaded.config)
+    check_folder_is_writable(out, "name another folder with --out")
+    # Late: torch takes seconds to load, and a mistake should not wait for it.
+    from monitor.jobs.score_files import score as run_score
+
     scored = run_score(loaded.config, named, out, progress=output.progress)
     for problem in scored.problems:
         output.note(f"not read: {problem.sentence}")

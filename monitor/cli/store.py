@@ -10,6 +10,7 @@ import click
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output
 from monitor.config.load import Loaded
+from monitor.jobs.early_checks import check_folder_is_writable
 from monitor.jobs.from_config import open_existing_store, open_store
 from monitor.store import integrity_check as checking
 from monitor.store.account import PLACES, Account, account, by_source
@@ -73,6 +74,7 @@ def backup(destination: Path, loaded: Loaded, output: Output) -> None:
     The copy shows one moment and is checked to the last byte. A folder that holds an earlier
     backup is brought up to date, which costs only what is new.
     """
+    check_folder_is_writable(destination, "name another folder")
     with open_existing_store(loaded.config) as opened:
         made = back_up(opened, destination)
     output.result(_as_dict(made), f"{made.where}: {_amount(made)}, as of {made.at:%F %T} UTC")

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from monitor.cli.options import Moment, with_config
 from monitor.config.load import Loaded
+from monitor.jobs.early_checks import check_folder_is_writable
 from monitor.jobs.from_config import open_existing_store
 from monitor.store.read_verdicts import STANDING, VERDICT_WORDS, read_verdicts
 
@@ -67,6 +68,8 @@ def verdicts(
     """
     if out is None and form == "parquet" and sys.stdout.isatty():
         raise click.UsageError("Parquet is not for a terminal: name a file with --out")
+    if out is not None:
+        check_folder_is_writable(out.parent, "name another file with --out")
     with open_existing_store(loaded.config) as store:
         found = read_verdicts(
             store, source=source, since=since, until=until, class_=class_, verdict=verdict

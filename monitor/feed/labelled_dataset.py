@@ -15,9 +15,10 @@ from monitor.backbones.engine import Engine, Features
 from monitor.backbones.feature_cache import Chunk, FeatureCache, cache_root
 from monitor.feed.batch_plan import PlannedBatch, plan_batches
 from monitor.feed.batch_reader import BatchReader
+from monitor.feed.class_folders import class_folder, class_images
 from monitor.feed.contract import Columns
 from monitor.feed.errors import SourceError
-from monitor.feed.feed_storage import FeedStorage, is_hidden
+from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.file_arguments import find_files
 from monitor.feed.row_parsing import Row
 from monitor.images.reject_reasons import Reason, Rejected
@@ -27,8 +28,6 @@ CHUNK = 512
 
 Progress = Callable[[int, int], None]
 """Called with the images done and the images there are."""
-
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def embed_dataset(
     cache; see `cache_root` for where that is. ``seen`` is shown every sample that has a
     feature, with its image, also when the feature came from the cache.
     """
-    folder = _class_folder(files)
+    folder = class_folder(files)
     if folder is not None:
         total, samples = _from_folders(folder)
     else:
@@ -163,23 +162,8 @@ def _rows(
                     yield LabelledImage(row.image_id or "", None, where, reason)
 
 
-def _class_folder(files: Sequence[str | os.PathLike[str]]) -> Path | None:
-    """The folder that was named, if it is one of class folders and not of Parquet files."""
-    if len(files) != 1 or not os.path.isdir(files[0]):
-        return None
-    folder = Path(files[0])
-    return folder if next(_images(folder), None) is not None else None
-
-
-def _images(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.glob("*/**/*")):
-        name = path.relative_to(folder).as_posix()
-        if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file() and not is_hidden(name):
-            yield path
-
-
 def _from_folders(folder: Path) -> tuple[int, Iterator[LabelledImage]]:
-    paths = list(_images(folder))
+    paths = list(class_images(folder))
 
     def read(path: Path) -> LabelledImage:
         name = path.relative_to(folder).as_posix()

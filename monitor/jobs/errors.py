@@ -27,3 +27,15 @@ class OutputTaken(JobError):
 
 class NothingReadable(JobError):
     """Not one of the files could be read."""
+
+
+class NotWritable(JobError):
+    """A folder for output cannot be written."""
+
+
+class OtherBackbone(JobError):
+    """The detector understands features of another backbone than the one that is configured."""
+
+
+class PortTaken(JobError):
+    """Nobody can listen at an address."""

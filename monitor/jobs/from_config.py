@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,7 +83,10 @@ def open_store(config: Config, clock: Clock | None = None) -> Store:
 
 
 def open_existing_store(config: Config, clock: Clock | None = None) -> Store:
-    """The state, for those who only read it: a misspelt folder is not created."""
+    """The state as it is: a misspelt folder is not created.
+
+    Whoever may not write it can still read it.
+    """
     folder = Path(config.state.dir).expanduser()
     _require_group(config)
     if config.state.url is None and not (folder / DATABASE_FILE).exists():
@@ -90,7 +94,13 @@ def open_existing_store(config: Config, clock: Clock | None = None) -> Store:
             f"{folder}: holds no state; fit a detector first with conclad fit, or say where it "
             "is with --set state.dir=FOLDER"
         )
+    if config.state.url is None and not _is_writable(folder):
+        return Store.open(folder, clock=clock, read_only=True)
     return open_store(config, clock)
+
+
+def _is_writable(folder: Path) -> bool:
+    return all(os.access(one, os.W_OK) for one in (folder, folder / DATABASE_FILE))
 
 
 def _require_group(config: Config) -> None:

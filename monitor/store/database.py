@@ -76,10 +76,10 @@ _AWAY = frozenset(
 class Database:
     """An engine that knows the two kinds of transaction the store uses."""
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, *, read_only: bool = False) -> None:
         self.url = url
         self.is_sqlite = url.get_backend_name() == "sqlite"
-        self._engine = _engine(url)
+        self._engine = _engine(url, read_only=read_only)
 
     @property
     def where(self) -> str:
@@ -197,9 +197,9 @@ def database_url(where: str | Path) -> URL:
     )
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, *, read_only: bool) -> Engine:
     if url.get_backend_name() == "sqlite":
-        return _sqlite_engine(url)
+        return _read_only_engine(url) if read_only else _sqlite_engine(url)
     return _postgresql_engine(url)
 
 
@@ -222,6 +222,33 @@ def _sqlite_engine(url: URL) -> Engine:
         writes = connection.get_execution_options().get(_WRITES, True)
         connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _read_only_engine(url: URL) -> Engine:
+    """For somebody who may read the file and write neither it nor its folder.
+
+    While a writer has it open, its log and index are there and are read, too. Without them nobody
+    writes, and SQLite, which cannot make an index of its own here, is told that nothing changes.
+    """
+    file = Path(str(url.database))
+
+    def connect() -> sqlite3.Connection:
+        unchanging = "" if file.with_name(f"{file.name}-wal").exists() else "&immutable=1"
+        return sqlite3.connect(
+            f"{file.as_uri()}?mode=ro{unchanging}", uri=True, check_same_thread=False
+        )
+
+    engine = sqlalchemy.create_engine(url, creator=connect)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None
 
     return engine
 

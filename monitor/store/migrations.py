@@ -57,10 +57,7 @@ def migrate(
             at = _version(connection)
             found = at if found is None else found
             if at > target:
-                raise SchemaTooNew(
-                    f"{where}: the state has layout {at}, this conclad knows layouts up to "
-                    f"{target}; upgrade conclad, or restore the backup made before the upgrade"
-                )
+                raise SchemaTooNew(too_new(where, at, target))
             if at == target:
                 return found
             if at and not any(step.number == at + 1 for step in steps):
@@ -69,6 +66,23 @@ def migrate(
             connection.execute(insert(schema.schema_version).values(number=reached, applied_at=now))
             fault_point("migrate.before_commit")
         fault_point("migrate.after_commit")
+
+
+def verify_layout(connection: Connection, *, where: str) -> None:
+    """Raise unless the state has the present layout, for those who may not change it."""
+    at = _version(connection)
+    if at > schema.SCHEMA_VERSION:
+        raise SchemaTooNew(too_new(where, at))
+    if at < schema.SCHEMA_VERSION:
+        raise SchemaTooOld(too_old(where, at))
+
+
+def too_new(where: str, at: int, target: int = schema.SCHEMA_VERSION) -> str:
+    """What to do about state of a later conclad."""
+    return (
+        f"{where}: the state has layout {at}, this conclad knows layouts up to {target}; upgrade "
+        "conclad, or restore the backup made before the upgrade"
+    )
 
 
 def too_old(where: str, at: int, target: int = schema.SCHEMA_VERSION) -> str:

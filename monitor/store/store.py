@@ -24,7 +24,7 @@ from monitor.store.event_log import Counters, Events, Notes
 from monitor.store.file_modes import is_wide, make_private_file, make_private_folder
 from monitor.store.leases import Leases
 from monitor.store.ledger import Batches, Files
-from monitor.store.migrations import migrate
+from monitor.store.migrations import migrate, verify_layout
 from monitor.store.output_index import Outputs
 from monitor.store.pools import PoolRepository
 from monitor.store.quarantine import Quarantine
@@ -89,8 +89,9 @@ class Store:
         files: str | Path | None = None,
         fs: pafs.FileSystem | None = None,
         clock: Clock | None = None,
+        read_only: bool = False,
     ) -> Store:
-        """Open, and create or migrate if need be.
+        """Open, and create or migrate if need be; with ``read_only`` neither, nor anything else.
 
         ``where`` is a folder (SQLite in it) or a database URL. ``files`` is where snapshots and
         outputs live: a folder, a URI such as ``s3://bucket/state``, or a path on ``fs``; by
@@ -98,12 +99,16 @@ class Store:
         """
         url = database_url(where)
         place = files if files is not None else _folder_of(where, url.database, url.drivername)
-        if url.drivername == "sqlite":
+        if url.drivername == "sqlite" and not read_only:
             _make_database_file(Path(str(url.database)))
-        store = cls(Database(url), Folder.at(place, fs), clock)
+        store = cls(Database(url, read_only=read_only), Folder.at(place, fs), clock)
         try:
             now = clock() if clock else datetime.now(UTC)
-            migrate(store.database.write, now, where=store.database.where)
+            if read_only:
+                with store.database.read() as connection:
+                    verify_layout(connection, where=store.database.where)
+            else:
+                migrate(store.database.write, now, where=store.database.where)
         except BaseException:
             store.close()
             raise

@@ -17,7 +17,8 @@ import timm
 import torch
 
 from monitor.backbones import pretrained
-from monitor.backbones.backbone import NAMED, Backbone, load_backbone
+from monitor.backbones.backbone import Backbone, load_backbone
+from monitor.backbones.backbone_names import NAMED
 from monitor.backbones.backbone_spec import BackboneSpec
 from monitor.backbones.errors import (
     BackboneSyntax,

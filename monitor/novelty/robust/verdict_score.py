@@ -22,7 +22,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
-from scipy.linalg import eigh
 
 from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.references import References
@@ -214,6 +213,9 @@ def _strongest(rows: Floats, most: int) -> tuple[np.ndarray, np.ndarray]:
     Through the smaller of the two square matrices. Unlike a whole basis, the strongest few need
     no mending: their energies are far above rounding.
     """
+    # Here rather than above: it takes longer to load than all that only reads a detector.
+    from scipy.linalg import eigh
+
     x = rows.astype(np.float64)
     wide = len(x) < x.shape[1]
     square = x @ x.T if wide else x.T @ x
