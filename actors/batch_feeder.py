@@ -29,6 +29,7 @@ from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
 from monitor.pipeline.file_intake import FileIntake, IntakeResult, set_file_aside
 from monitor.pipeline.worker_tasks import EmbedBatch
+from monitor.plain_text import visible
 from monitor.store import Store
 from monitor.store.faults import declare, fault_point
 from monitor.store.records import Count, Lease
@@ -39,6 +40,8 @@ declare("coordinator.before_quarantine", "coordinator.after_quarantine")
 LISTING_WAIT_SECONDS = 0.005
 #: What failed for a reason that may be over is tried again after this time.
 RETRY_SECONDS = 1.0
+#: Names that are not taken in, said after one listing: somebody may have put thousands there.
+REFUSED_SHOWN = 20
 #: A file that stays away for so long while others are read is gone: uploads and mounts take less.
 ALONE_SECONDS = 600.0
 
@@ -65,7 +68,7 @@ class BatchFeeder:
         self._once = once
         self._listener = listener
         self._outages = outages or Outages()
-        self._logs = {stage: FailureLog(stage) for stage in ("embedding", "scoring")}
+        self._logs = {stage: FailureLog(stage) for stage in ("embedding", "scoring", "committing")}
         self._source = FeedStorage.at(config.feed.path)
         self._intake = FileIntake(
             store,
@@ -81,6 +84,7 @@ class BatchFeeder:
         self._listing: Future[Sight] | None = None
         self._has_listed = False
         self._may_have_new_files = False
+        self._refused: frozenset[str] = frozenset()
 
     @property
     def unfinished(self) -> int:
@@ -133,6 +137,9 @@ class BatchFeeder:
         if not any(one.away_since is not None for one in self.in_flight):
             self._is_back(ErrorKind.FEED)
         if sight.is_whole:
+            for problem in sorted(set(sight.refused) - self._refused)[:REFUSED_SHOWN]:
+                self._say("file.refused", f"passed over: {problem}")
+            self._refused = frozenset(sight.refused)
             # The truth, also about what others did to the ledger and about unfinished files.
             self._has_listed = self._may_have_new_files = True
             self._pending.read_again()
@@ -214,7 +221,9 @@ class BatchFeeder:
             if one.is_recorded:
                 record_survival(self._store, self._lease, one.batch.id)
                 one.batch, one.is_recorded = replace(one.batch, tries=0), False
-            one.losses, one.failing_since, one.away_since = LossRecord(), None, None
+            one.away_since = None
+            if not one.fails_late:
+                one.losses, one.failing_since = LossRecord(), None
             self.passed("embedding")
             self._is_back(ErrorKind.DEVICE)
             if not any(other.away_since is not None for other in self.in_flight):
@@ -290,6 +299,7 @@ class BatchFeeder:
         now = time.monotonic()
         one.failing_since = now if one.failing_since is None else one.failing_since
         one.losses = one.losses.failed()
+        one.fails_late = one.fails_late or stage != "embedding"
         if not one.losses.is_poison(self._config.run.tries):
             return
         log = self._logs[stage]
@@ -300,6 +310,10 @@ class BatchFeeder:
                 "nothing was set aside: look for what they share (driver, library, weights, "
                 "memory), then start the monitor again"
             ) from error
+        if stage == "committing":
+            # Those behind it wait for their turn, so nobody could fare better before it.
+            self._narrow(one, f"could not be committed, at last with: {error}")
+            return
         others = any(other.root != one.root and not other.losses.errors for other in self.in_flight)
         if others and not log.has_passed_since(one.failing_since):
             # Not yet known whether others fare better: they are tried first.
@@ -328,6 +342,7 @@ class BatchFeeder:
                     replace(one.planned, first_row=half.first_row, rows=half.rows),
                     losses=losses,
                     failing_since=one.failing_since,
+                    fails_late=one.fails_late,
                     root=one.root,
                 )
                 for half in halves
@@ -335,6 +350,7 @@ class BatchFeeder:
         )
 
     def _quarantine(self, one: BatchInFlight, reason: str) -> None:
+        reason = visible(reason)
         fault_point("coordinator.before_quarantine")
         with self._store.transaction(self._lease) as tx:
             tx.batches.quarantine(one.batch.id, reason)

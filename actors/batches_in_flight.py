@@ -49,6 +49,8 @@ class BatchInFlight:
     """Since when its file could not be reached."""
     failing_since: float | None = None
     """When it raised its first error."""
+    fails_late: bool = False
+    """Whether it failed after it had been embedded: embedding it again proves nothing."""
     root: int = 0
     """The batch that it was a part of before it was halved."""
 

@@ -9,6 +9,7 @@ what a pool holds does not depend on which worker was quick.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from actors.batch_feeder import BatchFeeder
@@ -18,7 +19,7 @@ from actors.event_messages import KINDS, Listener, MonitorMessage, sentence
 from actors.periodic_tasks import PeriodicTasks
 from actors.worker_pool import Done, WorkerPool
 from monitor.config import Config
-from monitor.errors import is_outage
+from monitor.errors import ErrorKind, is_outage, kind_of
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
 from monitor.pipeline.pool_decision import CurrentDetector
@@ -193,13 +194,32 @@ class Coordinator:
         if pool is None:
             with self._store.transaction(self._lease) as tx:
                 pool = tx.pools.open(seed=self._config.run.seed)
+        if not self._commit_together(ready, pool.id) and len(ready) > 1:
+            # One of them cannot be committed: each by itself, up to that one.
+            all(self._commit_together([one], pool.id) for one in ready)
+
+    def _commit_together(self, ready: Sequence[BatchInFlight], pool_id: int) -> bool:
+        """Commit batches; False if it is their content that cannot be.
+
+        A single one of those is tried again, then halved, like one that its workers die of.
+        """
         began = time.perf_counter()
-        scored = [replace(one.scored, pool_id=pool.id) for one in ready if one.scored is not None]
-        commit_batches(self._store, scored, lease=self._lease)
+        scored = [replace(one.scored, pool_id=pool_id) for one in ready if one.scored is not None]
+        try:
+            commit_batches(self._store, scored, lease=self._lease)
+        except Exception as error:
+            if kind_of(error) not in (ErrorKind.BATCH, ErrorKind.OURS):
+                raise
+            if len(ready) == 1:
+                ready[0].back_to(Stage.WAITING)
+                self._feeder.count_error(ready[0], error, "committing")
+            return False
         for one in ready:
             self._in_flight.remove(one.batch.id)
+        self._feeder.passed("committing")
         self._periodic.committed(scored)
         self._periodic.observe("commit", (time.perf_counter() - began) / len(ready))
+        return True
 
     # -- pools ------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from monitor.plain_text import MESSAGE_LONGEST, visible
 from monitor.store.records import Event
 
 
@@ -15,6 +16,9 @@ class MonitorMessage:
 
     kind: str
     text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", visible(self.text, MESSAGE_LONGEST))
 
 
 Listener = Callable[[MonitorMessage], None]

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar
 
+from monitor.plain_text import MESSAGE_LONGEST, visible
+
 
 class ErrorKind(StrEnum):
     """Whose error it is."""
@@ -66,6 +68,10 @@ class ConcladError(Exception):
     """Something that a person can act on: bad input, bad configuration, a broken file."""
 
     kind: ClassVar[ErrorKind] = ErrorKind.OPERATOR
+
+    def __str__(self) -> str:
+        # Sentences quote what they are about: names of files, values, what a library said.
+        return visible(super().__str__(), MESSAGE_LONGEST, lines=True)
 
 
 #: What the kernel says of a disk that is full (bytes, inodes or quota), read-only, or away.

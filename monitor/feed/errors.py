@@ -41,6 +41,12 @@ class FileIncomplete(FeedError):
     kind = ErrorKind.FILE
 
 
+class FileRefused(FeedError):
+    """The file is a link that leads out of the feed, or no regular file."""
+
+    kind = ErrorKind.FILE
+
+
 class FileCorrupt(FeedError):
     """The file will never be readable: not Parquet, or a footer that contradicts itself."""
 

@@ -21,10 +21,13 @@ from pyarrow import fs
 from monitor.feed.errors import (
     FeedError,
     FileGone,
+    FileRefused,
     SourceError,
     SourceMissing,
     SourceUnavailable,
 )
+from monitor.feed.local_folder import file_problem, walk_folder
+from monitor.plain_text import path_problem, visible
 
 SUFFIXES = (".parquet", ".pq")
 """Files of other names in a feed's folders are not ours: notes, checksums, uploads in progress."""
@@ -48,6 +51,16 @@ class FeedFile:
     """Nanoseconds since 1970; None where the filesystem keeps no times."""
     digest: str | None = field(default=None, compare=False, repr=False)
     """Hash of the footer, once somebody has read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a listing found."""
+
+    files: tuple[FeedFile, ...]
+    """Sorted by path."""
+    refused: tuple[str, ...]
+    """Sentences about names that cannot be taken in, links that lead away, and special files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +104,12 @@ class FeedStorage:
         """Every file of the feed, sorted by path.
 
         Ignores names that start with `_` or `.` at any level below the root, as all tools that
-        write Parquet folders expect.
+        write Parquet folders expect, and what :meth:`survey` refuses.
         """
+        return self.survey(suffixes).files
+
+    def survey(self, suffixes: tuple[str, ...] = SUFFIXES) -> Survey:
+        """The files, and what bears the name of one and is not taken in."""
         with storage_errors(self.location):
             kind = self.filesystem.get_file_info(self.root).type
             if kind == fs.FileType.NotFound:
@@ -105,20 +122,41 @@ class FeedStorage:
                     f"{self.location}: is a file, where a feed is a folder; name the folder that "
                     "holds it"
                 )
-            infos = self.filesystem.get_file_info(fs.FileSelector(self.root, recursive=True))
+            entries = tuple(self._local(suffixes) if self.is_local else self._remote(suffixes))
+        files = [entry for entry in entries if isinstance(entry, FeedFile)]
+        refused = [entry for entry in entries if isinstance(entry, str)]
+        return Survey(tuple(sorted(files, key=attrgetter("path"))), tuple(sorted(refused)))
+
+    @property
+    def is_local(self) -> bool:
+        return isinstance(self.filesystem, fs.LocalFileSystem)
+
+    def _local(self, suffixes: tuple[str, ...]) -> Iterator[FeedFile | str]:
+        for entry in walk_folder(self.root, suffixes):
+            problem = path_problem(entry.path) or entry.problem
+            if problem or entry.found is None:
+                yield f"{visible(self.where(entry.path))}: {problem}"
+            else:
+                yield FeedFile(entry.path, entry.found.st_size, entry.found.st_mtime_ns)
+
+    def _remote(self, suffixes: tuple[str, ...]) -> Iterator[FeedFile | str]:
         start = len(self.root) + 1 if self.root else 0
-        # An object store may list the folder itself as an empty object whose name ends in "/".
-        found = [
-            FeedFile(path, info.size or 0, info.mtime_ns)
-            for info in infos
-            if info.type == fs.FileType.File
-            and (path := info.path[start:]).lower().endswith(suffixes)
-            and not is_hidden(path)
-        ]
-        return tuple(sorted(found, key=attrgetter("path")))
+        selector = fs.FileSelector(self.root, recursive=True)
+        for info in self.filesystem.get_file_info(selector):
+            path = info.path[start:]
+            # An object store may list the folder itself as an empty object whose name ends in "/".
+            if info.type != fs.FileType.File or not path.lower().endswith(suffixes):
+                continue
+            if is_hidden(path):
+                continue
+            if problem := path_problem(path):
+                yield f"{visible(self.where(path))}: {problem}"
+            else:
+                yield FeedFile(path, info.size or 0, info.mtime_ns)
 
     def stat(self, path: str) -> FeedFile:
         """One file as it is now."""
+        self._check_local(path)
         with storage_errors(self.where(path)):
             info = self.filesystem.get_file_info(self.full(path))
         if info.type != fs.FileType.File:
@@ -127,11 +165,18 @@ class FeedStorage:
 
     def open(self, path: str) -> pa.NativeFile:
         """The file, ready for reads at any position."""
+        self._check_local(path)
         try:
             with storage_errors(self.where(path)):
                 return self.filesystem.open_input_file(self.full(path))
         except FileGone as error:
             raise self._why_absent(path) from error
+
+    def _check_local(self, path: str) -> None:
+        """Links out of the feed and pipes are refused also if they came after the listing."""
+        problem = file_problem(self.full(path), self.root) if self.is_local else None
+        if problem is not None:
+            raise FileRefused(f"{self.where(path)}: {problem}")
 
     def _why_absent(self, path: str) -> FeedError:
         """Whether a file is gone, or its folder is: an unmounted one is missing, or empty."""
@@ -217,7 +262,7 @@ def without_secrets(uri: str) -> str:
 
 def one_line(error: BaseException) -> str:
     """A library's message without line breaks, and short enough for a column of text."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return visible(" ".join(str(error).split()), 300) or type(error).__name__
 
 
 @contextmanager

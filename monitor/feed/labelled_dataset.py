@@ -22,6 +22,7 @@ from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.file_arguments import find_files
 from monitor.feed.row_parsing import Row
 from monitor.images.reject_reasons import Reason, Rejected
+from monitor.plain_text import path_problem
 
 CHUNK = 512
 """Images a cache file holds, and what an interruption can cost: some seconds on two cores."""
@@ -167,6 +168,11 @@ def _from_folders(folder: Path) -> tuple[int, Iterator[LabelledImage]]:
 
     def read(path: Path) -> LabelledImage:
         name = path.relative_to(folder).as_posix()
+        problem = path_problem(name)
+        if problem is not None:
+            return LabelledImage(
+                "", None, str(path), Rejected(Reason.BAD_ID, f"its name {problem}")
+            )
         try:
             image: bytes | Rejected = path.read_bytes() or Rejected(
                 Reason.NO_IMAGE, "the file is empty"

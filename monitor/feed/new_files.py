@@ -16,8 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pyarrow import fs
-
 from monitor.feed.errors import SourceMissing
 from monitor.feed.feed_storage import (
     SUFFIXES,
@@ -27,6 +25,8 @@ from monitor.feed.feed_storage import (
     is_hidden,
     storage_errors,
 )
+from monitor.feed.local_folder import file_problem
+from monitor.plain_text import path_problem
 
 #: Looking at the feed takes at most this share of the time.
 SHARE = 0.1
@@ -46,6 +46,8 @@ class Sight:
 
     files: tuple[FeedFile, ...]
     is_whole: bool
+    refused: tuple[str, ...] = ()
+    """Sentences about what is not taken in; a glance passes over it without a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class FeedWatch:
         self, source: FeedStorage, *, seconds: float, clock: Callable[[], float] = time.time
     ) -> None:
         self._source, self._seconds, self._clock = source, seconds, clock
-        self._is_local = isinstance(source.filesystem, fs.LocalFileSystem)
+        self._is_local = source.is_local
         self._folders: dict[str, _Folder] = {}
         self._young: dict[str, FeedFile] = {}
         self._whole_due = -float("inf")
@@ -116,13 +118,13 @@ class FeedWatch:
         if self._is_local:
             # Names first: what comes between them and the listing is then seen twice, never lost.
             self._folders = dict(self._walk(self._source.root))
-        files = self._source.list()
+        found = self._source.survey()
         self._young = {}
-        self._mind(files)
-        return Sight(files, is_whole=True)
+        self._mind(found.files)
+        return Sight(found.files, is_whole=True, refused=found.refused)
 
     def _walk(self, folder: str) -> Iterator[tuple[str, _Folder]]:
-        """The names of a folder and of all below it; links to folders are left to the listing."""
+        """The names of a folder and of all below it; links to folders are not followed."""
         for place, folders, files in os.walk(folder):
             folders[:] = [name for name in folders if not is_hidden(name)]
             with contextlib.suppress(FileNotFoundError):
@@ -183,9 +185,11 @@ class FeedWatch:
         if not path.lower().endswith(SUFFIXES):
             return None
         with contextlib.suppress(FileNotFoundError):
+            inner = os.path.relpath(path, self._source.root)
+            if path_problem(inner) or file_problem(path, self._source.root):
+                return None
             found = os.stat(path)
             if stat.S_ISREG(found.st_mode):
-                inner = os.path.relpath(path, self._source.root)
                 return FeedFile(inner, found.st_size, found.st_mtime_ns)
         return None
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from monitor.feed.contract import Columns, Layout, is_text
 from monitor.images.reject_reasons import Reason, Rejected
+from monitor.plain_text import name_problem, visible
 
 NO_SOURCE = "default"
 """The source of rows that have neither a column nor a folder nor a setting to name it."""
@@ -71,6 +72,9 @@ class RejectedRow:
     source_id: str | None = None
     captured_at: datetime | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "detail", visible(self.detail))
+
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
@@ -104,9 +108,10 @@ def rows_of(
     batch: pa.RecordBatch, layout: Layout, first_row: int, source_id: str
 ) -> Iterator[Row | RejectedRow]:
     """One Row or RejectedRow for each row of the batch, in order."""
-    ids = _texts(_column(batch, layout.image_id))
-    sources = _texts(_column(batch, layout.source_id))
-    labels = _texts(_column(batch, layout.label))
+    ids = _names(_column(batch, layout.image_id))
+    sources = _names(_column(batch, layout.source_id))
+    labels = _names(_column(batch, layout.label))
+    fallback = _name(source_id)
     times = _times(_column(batch, layout.captured_at))
     images = _column(batch, layout.image).to_pylist()
     columns = zip(ids, sources, times, labels, images, strict=True)
@@ -115,13 +120,13 @@ def rows_of(
             not image_id
             or not image
             or isinstance(image_id, Malformed)
-            or isinstance(source, Malformed)
+            or isinstance(source := source or fallback, Malformed)
             or isinstance(time, Malformed)
             or isinstance(label, Malformed)
         ):
-            yield _rejected(row, image_id, source or source_id, time, label)
+            yield _rejected(row, image_id, source or fallback, time, label)
         else:
-            yield Row(row, image_id, source or source_id, time, label, image)
+            yield Row(row, image_id, source, time, label, image)
 
 
 def _rejected(row: int, image_id: Any, source: Any, time: Any, label: Any) -> RejectedRow:
@@ -162,6 +167,16 @@ def _plain(values: pa.Array) -> pa.Array:
             values = pc.run_end_decode(values)
         else:
             return values
+
+
+def _names(values: pa.Array) -> list[str | Malformed | None]:
+    """Ids and labels, which end in databases, metrics and pages."""
+    return [_name(text) if isinstance(text, str) else text for text in _texts(values)]
+
+
+def _name(text: str) -> str | Malformed:
+    problem = name_problem(text)
+    return text if problem is None else Malformed(problem)
 
 
 def _texts(values: pa.Array) -> list[str | Malformed | None]:

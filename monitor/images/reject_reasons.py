@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from monitor.plain_text import visible
+
 
 class Reason(StrEnum):
     """One word for each thing that goes wrong with one row.
@@ -14,7 +16,8 @@ class Reason(StrEnum):
     """
 
     BAD_ID = "bad_id"
-    """`image_id` is null, empty, or not valid UTF-8: no verdict could be traced back."""
+    """`image_id` is null or empty, or an id is no name that can be taken in (too long, not valid
+    UTF-8, with characters that cannot be shown): no verdict could be traced back."""
     BAD_TIME = "bad_time"
     """`captured_at` is not ISO 8601, or outside the years 1 to 9999."""
     NO_IMAGE = "no_image"
@@ -53,6 +56,10 @@ class Rejected:
 
     reason: Reason
     detail: str
+
+    def __post_init__(self) -> None:
+        # Details quote what decoders say, and they quote the image.
+        object.__setattr__(self, "detail", visible(self.detail))
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"

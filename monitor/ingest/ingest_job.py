@@ -30,6 +30,7 @@ from monitor.ingest.source_arguments import Source, recognise
 from monitor.ingest.source_files import Walk
 from monitor.ingest.wait_for_space import Space
 from monitor.jobs.progress import JobProgress, Report, silent
+from monitor.plain_text import name_problem
 
 WORK = "_ingest"
 """Below the feed; its readers pass over names that begin with `_`."""
@@ -147,6 +148,9 @@ class _Run:
         self.spool.close()
 
     def _picture(self, picture: Picture, *, is_live: bool) -> None:
+        if (problem := _name_problem(picture)) is not None:
+            self.take(None, LeftOut(picture.image_id, problem))
+            return
         if is_live:
             self.spool.append(picture)
         image_id = self._journal.admit(picture)
@@ -167,6 +171,17 @@ class _Run:
     def _published(self, published: Published) -> None:
         self._tally.files += 1
         self.spool.clear()
+
+
+def _name_problem(picture: Picture) -> str | None:
+    """Why the feed would reject the image's names; None if it takes them."""
+    named = (
+        ("image_id", picture.image_id),
+        ("source_id", picture.source_id),
+        ("label", picture.label or ""),
+    )
+    found = ((what, name_problem(name)) for what, name in named)
+    return next((f"its {what} {problem}" for what, problem in found if problem), None)
 
 
 def _stream(

@@ -8,6 +8,8 @@ import zlib
 from dataclasses import dataclass
 from datetime import datetime
 
+from monitor.plain_text import visible
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -80,7 +82,7 @@ class LeftOut:
     why: str
 
     def __str__(self) -> str:
-        return as_text(f"{self.where}: {self.why}")
+        return visible(as_text(f"{self.where}: {self.why}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,9 +78,13 @@ class ClassNameTaken(StoreError):
 class BatchMismatch(StoreError):
     """The rows handed to a commit do not add up to the batch that was planned."""
 
+    kind = ErrorKind.BATCH
+
 
 class TableMismatch(StoreError):
     """A table does not have the columns of the file it should become."""
+
+    kind = ErrorKind.BATCH
 
 
 class BackupIncomplete(StoreError):

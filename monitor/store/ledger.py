@@ -19,6 +19,7 @@ from sqlalchemy import (
     update,
 )
 
+from monitor.plain_text import visible
 from monitor.store.errors import NotFound, WrongState
 from monitor.store.records import Batch, FileRow, FileStat
 from monitor.store.repository import Repository, chunks
@@ -201,6 +202,7 @@ class Files(Repository):
     def quarantine(self, file_id: int, reason: str, *, gone: bool = False) -> None:
         """Set a file aside with its unfinished batches; a ``gone`` one returns by itself."""
         state = FileState.GONE if gone else FileState.QUARANTINED
+        reason = visible(reason)
         self._set(file_id, state=state, reason=reason)
         self._connection.execute(
             update(batches)
@@ -369,7 +371,7 @@ class Batches(Repository):
         self._connection.execute(
             update(batches)
             .where(batches.c.id == batch_id)
-            .values(state=BatchState.QUARANTINED, reason=reason, settled_at=self._now)
+            .values(state=BatchState.QUARANTINED, reason=visible(reason), settled_at=self._now)
         )
         Files(self._connection, self._now).finish_if_done([batch.file_id])
 
