@@ -12,8 +12,8 @@ from monitor.cli.output import Output
 from monitor.cli.people import me
 from monitor.config.load import Loaded
 from monitor.jobs.from_config import open_existing_store
-from monitor.store.retention import Purged
-from monitor.store.retention import purge as run_purge
+from monitor.store.source_purge import Purged
+from monitor.store.source_purge import purge as run_purge
 
 
 @click.command()
@@ -30,9 +30,9 @@ from monitor.store.retention import purge as run_purge
 def purge(source: str, before: datetime, yes: bool, loaded: Loaded, output: Output) -> None:
     """Remove what is kept of a source's images.
 
-    Verdicts, settled ones too, discoveries, rejected rows, pictures and features go; counts and
-    answers stay, from which no image can be had. The feed itself is not touched. This cannot be
-    undone.
+    Verdicts, settled ones too, discoveries, rejected rows, pictures, features (those in detectors
+    too) and what questions say of the images go; counts and answers stay, from which no image can
+    be had. The feed itself and backups made before are not touched. This cannot be undone.
     """
     if not (yes or output.as_json):
         click.confirm(
@@ -41,7 +41,7 @@ def purge(source: str, before: datetime, yes: bool, loaded: Loaded, output: Outp
             err=True,
         )
     with open_existing_store(loaded.config) as store:
-        done = run_purge(store, source, before=before)
+        done = run_purge(store, source, before=before, who=me())
         told = {"source": source, "before": f"{before:%Y-%m-%d %H:%M}", "who": me()}
         with store.transaction() as tx:
             tx.events.append("state.purged", {**told, "rows": dict(done.rows)}, source=source)
@@ -51,13 +51,24 @@ def purge(source: str, before: datetime, yes: bool, loaded: Loaded, output: Outp
 def describe(done: Purged) -> str:
     rows = ", ".join(f"{count:,} {kind}" for kind, count in done.rows.items() if count)
     lines = [
-        f"Removed: {rows or 'no rows'}; {done.thumbnails:,} pictures; features of "
-        f"{len(done.pools):,} pools."
+        f"Removed: {rows or 'no rows'}; {done.thumbnails:,} pictures; {done.questions:,} questions "
+        f"without their image; features of {len(done.pools):,} pools."
     ]
     if done.kept_pools:
         pools = ", ".join(str(pool) for pool in done.kept_pools)
         lines.append(
             f"Pools {pools} still wait for people, or to be settled by the monitor, and keep their "
             "features: purge again when they are settled."
+        )
+    if done.kept_versions:
+        versions = ", ".join(str(number) for number in done.kept_versions)
+        lines.append(
+            f"Detector versions {versions} keep their features too: pools that wait need them as "
+            "they are. Purge again when those are settled."
+        )
+    if not done.rewritten:
+        lines.append(
+            "The database file still has bytes of what was deleted, because others read it "
+            "meanwhile: purge again to have it written anew."
         )
     return "\n".join(lines)

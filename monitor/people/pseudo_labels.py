@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
+from sqlalchemy import false
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector, KnownClass
@@ -16,12 +17,12 @@ from monitor.store.errors import NotFound
 from monitor.store.exemplars import exemplars_of, keep_exemplars
 from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, feature_matrix, read_table
 from monitor.store.records import Count
+from monitor.store.retention import forget_thumbnails
+from monitor.store.shared_names import WRONG_LABELS
 from monitor.store.states import VersionState
 from monitor.store.store import Store, Transaction
+from monitor.store.thumbnails import thumbnail_name
 from monitor.store.version_commit import Occurrence
-
-ROOM = "wrong_labels"
-"""Notes by class: the samples that people have taken out of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,11 @@ def mark_wrong(
         classes = [changed if one.id == class_id else one for one in detector.classes]
         return Detector.of(classes, fingerprint=detector.fingerprint, settings=detector.settings)
 
+    pictures: list[str] = []
+
+    def forget(tx: Transaction) -> None:
+        pictures[:] = _forget(tx, class_id, gone, {one.class_id for one in samples}, who)
+
     what = f"{_told(gone)} taken out of {row.name}"
     version = publish_change(
         store,
@@ -110,8 +116,10 @@ def mark_wrong(
             for one in gone
         ],
         counts=[Count("pseudo_labels", "", "contradicted", len(gone))],
-        also=lambda tx: _forget(tx, class_id, gone, {one.class_id for one in samples}, who),
+        also=forget,
     )
+    for digest in pictures:
+        store.folder.delete(thumbnail_name(digest))
     return Changed(what, class_id, version.number)
 
 
@@ -131,23 +139,26 @@ def _pseudo_labels(
 
 def _told(gone: Sequence[Assigned]) -> str:
     if len(gone) == 1:
-        return f"{gone[0].image_id} of {gone[0].source_id}"
+        return f"an image of {gone[0].source_id}"  # no id: a purge must find them all
     return f"{len(gone)} images"
 
 
 def _forget(
     tx: Transaction, class_id: str, gone: Sequence[Assigned], members: set[str], who: str
-) -> None:
-    """Remember what was wrong, and show no pictures of it any more."""
-    marked = tx.notes.get(ROOM, class_id, [])
+) -> list[str]:
+    """Remember what was wrong, and show no pictures of it; returns those that nothing shows now."""
+    marked = tx.notes.get(WRONG_LABELS, class_id, [])
     entries = [{"source_id": one.source_id, "image_id": one.image_id, "who": who} for one in gone]
-    tx.notes.set(ROOM, class_id, [*marked, *entries])
+    tx.notes.set(WRONG_LABELS, class_id, [*marked, *entries])
     keys = {one.key for one in gone}
+    hidden: list[str] = []
     for member in members | {class_id}:
         shown = exemplars_of(tx, member)
         left = [one for one in shown if (one.source_id, one.image_id) not in keys]
         if left != shown:
             keep_exemplars(tx, member, left)
+            hidden += [one.thumbnail for one in shown if one not in left]
+    return forget_thumbnails(tx, false(), hidden)
 
 
 def _without(
@@ -222,7 +233,7 @@ def _wrong(tx: Transaction, class_ids: Iterable[str]) -> set[tuple[str, str]]:
     return {
         (entry["source_id"], entry["image_id"])
         for class_id in class_ids
-        for entry in tx.notes.get(ROOM, class_id, [])
+        for entry in tx.notes.get(WRONG_LABELS, class_id, [])
     }
 
 

@@ -4,7 +4,7 @@ from monitor.store.batch_commit import CommittedBatch, ScoredBatch, commit_batch
 from monitor.store.compaction import compact
 from monitor.store.integrity_check import Finding, Severity, check, repair
 from monitor.store.recovery import Recovered, recover
-from monitor.store.retention import drop_spools, drop_thumbnails, purge
+from monitor.store.retention import drop_spools, drop_thumbnails
 from monitor.store.settled_commit import commit_settled
 from monitor.store.snapshots import (
     load_detector,
@@ -12,6 +12,7 @@ from monitor.store.snapshots import (
     publish_snapshot,
     save_detector,
 )
+from monitor.store.source_purge import purge
 from monitor.store.store import Store, Transaction
 from monitor.store.version_commit import (
     NewClass,

@@ -175,6 +175,26 @@ class Database:
         moment: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
         return moment.astimezone(UTC)
 
+    def rewrite(self) -> bool:
+        """Write the file anew, without the bytes of what was deleted; False if readers hinder it.
+
+        A server does this by itself (VACUUM), and its log goes as it is recycled.
+        """
+        if not self.is_sqlite:
+            return True
+        with contextlib.closing(sqlite3.connect(str(self.url.database))) as connection:
+            connection.isolation_level = None
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
+            try:
+                connection.execute("VACUUM")
+                (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            except sqlite3.OperationalError as error:
+                explained = self._explain_sqlite(error, str(error), writes=True)
+                if explained is None:
+                    raise
+                raise explained from error
+        return not busy
+
     def close(self) -> None:
         self._engine.dispose()
 

@@ -19,3 +19,6 @@ OUTAGES = ("monitor", "outages")
 
 #: The key of the desk, a file beside the database: never in a copy of the state.
 DESK_KEY = "desk-key"
+
+#: Notes by class: the pseudo-labelled images that people took out of it.
+WRONG_LABELS = "wrong_labels"

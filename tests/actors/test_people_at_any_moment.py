@@ -34,7 +34,7 @@ from monitor.people.version_history import refuse, release, rollback
 from monitor.store import Store, check
 from monitor.store.pool_transitions import FINISHED_POOLS
 from monitor.store.records import Question
-from monitor.store.retention import purge
+from monitor.store.source_purge import purge
 from monitor.store.states import PoolState, VersionState
 from tests.actors.crashing import at
 from tests.actors.story import tell_story

@@ -110,6 +110,19 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert done.stdout.strip() in {"0", "1"}
 
 
+def test_config_show_hides_what_lets_people_in(capsys: pytest.CaptureFixture[str]) -> None:
+    given = [
+        "webhooks.urls=['https://hooks.example.org/services/T0PSECRET']",
+        "messages.targets=['slack://hooks.example.org/T1SECRET?x=T2SECRET', "
+        "'smtp://me:T3SECRET@mail.example.org/?to=a@example.org']",
+        "state.url=postgresql://conclad:T4SECRET@db/x?sslpassword=T5SECRET",
+    ]
+    assert run(["config", "show", *(word for one in given for word in ("--set", one))]) == 0
+    shown = capsys.readouterr().out
+    assert "SECRET" not in shown
+    assert "https://hooks.example.org/***" in shown
+
+
 def test_config_show_says_where_values_come_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
