@@ -75,7 +75,6 @@ _LIVE = {
 _NOT_LIVE = {
     "initial": "--initial",
     "increments": "--increment",
-    "budgets": "--budget",
     "methods": "--methods",
     "ratio": "--ratio",
     "test_share": "--test-share",
@@ -209,7 +208,7 @@ def evaluate(
         return
     if live:
         _refuse({**changes, "plan": plan_name}, {**_NOT_LIVE, "plan": "--plan"}, _UNUSED)
-        live_changes["seeds"] = changes["seeds"]
+        live_changes |= {name: changes[name] for name in ("seeds", "budgets")}
         _live(features, data, label_column, backbone, live_changes, out, jobs=jobs, force=force)
         return
     # Imported only now: they bring scientific libraries that take seconds to load.
@@ -263,13 +262,18 @@ def _live(
 
 def live_steps() -> Steps:
     """The steps of ``conclad run``, with the defaults of its configuration."""
-    from functools import partial
-
-    from monitor.config.schema import LabelsSection
     from monitor.evaluation.live_monitor import Steps
+
+    return Steps(look=_look, budget=_budget)
+
+
+def _budget(size: int, share: float | None) -> int:
+    from monitor.config.schema import LabelsSection
     from monitor.pipeline.pool_decision import budget_of
 
-    return Steps(look=_look, budget=partial(budget_of, labels=LabelsSection()))
+    # A budget that is compared with others counts as it is given.
+    labels = LabelsSection() if share is None else LabelsSection(budget=share, least=1)
+    return budget_of(size, labels)
 
 
 def _look(

@@ -56,7 +56,8 @@ class Steps:
     """The running monitor's own steps: inspecting a pool, and how much it may ask."""
 
     look: Look
-    budget: Callable[[int], int]
+    budget: Callable[[int, float | None], int]
+    """Questions about a pool of this size; with a share of the pool in place of the default."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +80,12 @@ class Taken:
         return len(self.update.rounds[0].asked) if self.update and self.kind == "probe" else 0
 
     @property
+    def settled_names(self) -> NDArray[np.str_]:
+        """The name of the class that each settled verdict tells; empty where it tells none."""
+        names = {c.id: c.name for c in self.detector.classes}
+        return np.array([names.get(c or "", c or "") for c in self.settled.classes])
+
+    @property
     def discovered(self) -> tuple[str, ...]:
         return tuple(d.name for d in self.update.discoveries) if self.update else ()
 
@@ -87,9 +94,15 @@ class LiveMonitor:
     """A monitor whose people answer at once and are always right."""
 
     def __init__(
-        self, detector: Detector, steps: Steps, settings: TriggerSettings, seed: int = 0
+        self,
+        detector: Detector,
+        steps: Steps,
+        settings: TriggerSettings,
+        seed: int = 0,
+        budget: float | None = None,
     ) -> None:
         self.detector = detector
+        self._budget = budget
         self._steps, self._settings, self._seed = steps, settings, seed
         self._sketch = Sketch.of(detector)
         self._watch = TriggerState()
@@ -103,7 +116,7 @@ class LiveMonitor:
         self._states = looked.states
         self._watch, decision = self._watch.decided(looked.seen, at=at, settings=self._settings)
         kind: Kind = decision.kind
-        budget = self._steps.budget(len(pool.features))
+        budget = self._steps.budget(len(pool.features), self._budget)
         if kind != "round" and any(v.started for v in looked.verdicts.values()):
             kind, budget = "confirm", min(budget, DriftSettings().confirm_labels)
         shifted = [source for source, verdict in looked.verdicts.items() if verdict.shifted]

@@ -22,10 +22,11 @@ LEAST_LEFT = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePlan:
-    """Feeds to play, one for each dataset, seed and share.
+    """Feeds to play, one for each dataset, seed, share and budget.
 
     Each begins with ``clean`` pools of known classes; then come ``pools`` of which ``share`` is
-    new. A pool takes a day, so that questions a week and rounds a month have a meaning.
+    new. A pool takes a day, so that questions a week and rounds a month have a meaning. A budget
+    is the share of a pool that may be asked about; None is the default of the monitor.
 
     >>> LivePlan(pool=300).new_images(0.05), LivePlan(pool=300).new_images(0)
     (15, 0)
@@ -38,6 +39,7 @@ class LivePlan:
     pools: int = 10
     shares: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.33)
     seeds: tuple[int, ...] = FIVE_SEEDS
+    budgets: tuple[float | None, ...] = (None,)
     clean: int = 5
     sources: int = 1
     trickle: int = 21
@@ -53,12 +55,19 @@ class LivePlan:
 
     def checked(self) -> LivePlan:
         """The plan, once nothing about it can be refused without looking at data."""
-        for name, values in (("--share", self.shares), ("--seeds", self.seeds)):
+        for name, values in (
+            ("--share", self.shares),
+            ("--seeds", self.seeds),
+            ("--budget", self.budgets),
+        ):
             if not values:
                 raise IncompletePlanError(f"{name} is empty; name at least one")
         for share in self.shares:
             if not 0 <= share < 1:
                 raise ShareError(f"--share {share:g}: a share of new images is from 0 to below 1")
+        for budget in self.budgets:
+            if budget is not None and not 0 < budget <= 1:
+                raise ShareError(f"--budget {budget:g}: a share of a pool is above 0, at most 1")
         least = MethodSettings().least
         if self.labelled < least:
             raise ClassTooSmallError(
@@ -88,4 +97,4 @@ class LivePlan:
 
     def feed_settings(self) -> dict[str, Any]:
         """What every feed of the plan has in common, as JSON."""
-        return {k: v for k, v in asdict(self).items() if k not in ("shares", "seeds")}
+        return {k: v for k, v in asdict(self).items() if k not in ("shares", "seeds", "budgets")}

@@ -15,6 +15,7 @@ from monitor.evaluation.live_feed import LiveFeed, LivePool
 from monitor.evaluation.live_monitor import LiveMonitor, Steps, Taken
 from monitor.evaluation.live_naive import live_alarms
 from monitor.evaluation.live_plan import LivePlan
+from monitor.evaluation.live_pools import PoolByPool
 from monitor.evaluation.plan_cell import auroc
 from monitor.novelty.detector import Detector
 from monitor.novelty.settled_verdicts import NEW
@@ -40,10 +41,12 @@ class LiveCell:
     backbone: str
     share: float
     seed: int
+    budget: float | None = None
 
     @property
     def key(self) -> str:
-        return f"{self.dataset}/{self.backbone}/share-{self.share:g}/seed-{self.seed}"
+        feed = f"{self.dataset}/{self.backbone}/share-{self.share:g}/seed-{self.seed}"
+        return feed if self.budget is None else f"{feed}/budget-{self.budget:g}"
 
 
 def run_live_cell(cell: LiveCell, plan: LivePlan, data: LabelledFeatures, steps: Steps) -> Record:
@@ -55,10 +58,11 @@ def run_live_cell(cell: LiveCell, plan: LivePlan, data: LabelledFeatures, steps:
     settings = TriggerSettings(
         false_rounds_per_month=plan.false_rounds, trickle_per_week=plan.trickle
     )
-    monitor = LiveMonitor(detector, steps, settings, cell.seed)
+    monitor = LiveMonitor(detector, steps, settings, cell.seed, cell.budget)
     level = plan.false_rounds * _DAY / MONTH
     rng = np.random.default_rng([cell.seed, 2])
     watched = _Watched(feed.new)
+    by_pool = PoolByPool(feed.new, features, feed.names)
     naive = _Naive(live_alarms(detector, features, feed.names, level, rng))
     for day, pool in enumerate(feed.pools()):
         number = day - plan.clean + 1
@@ -66,17 +70,20 @@ def run_live_cell(cell: LiveCell, plan: LivePlan, data: LabelledFeatures, steps:
         if number == 1:
             watched.judge(pool, taken)
         watched.count(pool, taken, number)
+        by_pool.watch(pool, taken, number)
         naive.hear(pool, number)
     return {
         "dataset": cell.dataset,
         "backbone": cell.backbone,
         "seed": cell.seed,
         "share": cell.share,
+        "budget": cell.budget,
         "labelled": plan.labelled,
         "pool_size": plan.pool,
         "known": plan.known,
         "sources": plan.sources,
         **watched.record(cell.share),
+        "by_pool": by_pool.record(),
         "naive": naive.record(),
         "naive_level": level,
         "known_classes": list(feed.known),
@@ -183,9 +190,7 @@ def _judged(
 
 def _right(pool: LivePool, taken: Taken, new: NDArray[np.bool_]) -> dict[str, float | None]:
     """How often a settled verdict names the right class, of all images and of the new ones."""
-    names = {c.id: c.name for c in taken.detector.classes}
-    said = np.array([names.get(c or "", c or "") for c in taken.settled.classes])
-    right = said == pool.labels
+    right = taken.settled_names == pool.labels
     return {
         "right_settled": float(right.mean()),
         "right_new_settled": float(right[new].mean()) if new.any() else None,

@@ -65,7 +65,9 @@ def write_live_report(records: Sequence[Record], meta: Mapping[str, Any], out: P
 
 def live_tables(records: Sequence[Record], meta: Mapping[str, Any]) -> list[Table]:
     with_new = [r for r in records if r["present"]]
-    tables = [_noticed(with_new), _verdicts(with_new), _naive(with_new)] if with_new else []
+    tables = []
+    if with_new:
+        tables = [_noticed(with_new), _verdicts(with_new), *_pools(with_new), _naive(with_new)]
     return [*tables, _clean(records, meta)]
 
 
@@ -117,6 +119,31 @@ def _verdicts(records: Sequence[Record]) -> Table:
                 ),
                 _mean(rows, "novel_after", 100),
                 _mean(rows, "right_after", 100),
+            )
+            for name, rows in _by_share(records)
+        ),
+    )
+
+
+def _pools(records: Sequence[Record]) -> Iterator[Table]:
+    """The right class of new images, pool by pool, beside a discriminant with every label."""
+    most = max(len(record["by_pool"]) for record in records)
+    if most < 2:
+        return
+    yield Table(
+        "New images given their right class, pool by pool (%): settled / at once / by a linear "
+        "discriminant given every label of the pools before",
+        ("data, share", *(f"pool {number + 1}" for number in range(most))),
+        tuple(
+            (
+                name,
+                *(
+                    " / ".join(
+                        _mean([r["by_pool"][number] for r in rows], f"right_new_{w}", 100)
+                        for w in ("settled", "immediate", "discriminant")
+                    )
+                    for number in range(most)
+                ),
             )
             for name, rows in _by_share(records)
         ),
@@ -281,14 +308,13 @@ def _first_and_ten(rows: Sequence[Record], noticed: Noticed) -> str:
 
 
 def _by_share(records: Sequence[Record]) -> list[tuple[str, list[Record]]]:
-    groups: dict[tuple[str, str, float], list[Record]] = {}
+    groups: dict[str, list[Record]] = {}
     for record in records:
-        key = (record["dataset"], record["backbone"], record["share"])
-        groups.setdefault(key, []).append(record)
-    return [
-        (f"{dataset}, {backbone}, {percent(share)}", rows)
-        for (dataset, backbone, share), rows in groups.items()
-    ]
+        name = f"{record['dataset']}, {record['backbone']}, {percent(record['share'])}"
+        if record["budget"] is not None:
+            name += f", {percent(record['budget'])} asked"
+        groups.setdefault(name, []).append(record)
+    return list(groups.items())
 
 
 def _median(pools: Sequence[int | None]) -> str:

@@ -47,6 +47,7 @@ _CODE = (
     "monitor.evaluation.live_monitor",
     "monitor.evaluation.live_naive",
     "monitor.evaluation.live_plan",
+    "monitor.evaluation.live_pools",
 )
 
 
@@ -85,12 +86,13 @@ def run_live(
     }
     claim(out, described, force=force)
     cells = [
-        LiveCell(data.dataset, data.backbone, share, seed)
+        LiveCell(data.dataset, data.backbone, share, seed, budget)
         for data in datasets
         for seed in plan.seeds
         for share in plan.shares
+        for budget in plan.budgets
     ]
-    kept = _Kept(out / "cells", plan, by_key, steps.budget(plan.pool))
+    kept = _Kept(out / "cells", plan, by_key, steps)
     found = {cell: record for cell in cells if (record := kept.read(cell)) is not None}
     failures: dict[str, str] = {}
     for number, cell in enumerate(found, start=1):
@@ -110,7 +112,10 @@ def run_live(
     outcome = LiveOutcome(
         records=[found[cell] for cell in cells if cell in found],
         failures=failures,
-        meta={"plan": {**described, "shares": list(plan.shares)}, "versions": library_versions()},
+        meta={
+            "plan": {**described, "shares": list(plan.shares), "budgets": list(plan.budgets)},
+            "versions": library_versions(),
+        },
     )
     meta = {**outcome.meta, "failures": failures}
     write_json(out / "live.json", {"records": outcome.records, "meta": meta})
@@ -132,7 +137,7 @@ class _Kept:
     folder: Path
     plan: LivePlan
     datasets: Datasets
-    budget: int
+    steps: Steps
 
     def read(self, cell: LiveCell) -> Record | None:
         stored = read_json(self._path(cell))
@@ -154,7 +159,7 @@ class _Kept:
         parts = {
             "cell": asdict(cell),
             "plan": self.plan.feed_settings(),
-            "budget": self.budget,
+            "budget": self.steps.budget(self.plan.pool, cell.budget),
             "data": self.datasets[cell.dataset, cell.backbone].digest,
             "code": code_digest(_CODE),
             "libraries": library_versions(),

@@ -28,7 +28,7 @@ from monitor.evaluation.live_run import run_live
 from tests.evaluation.samples import synthetic
 
 SMALL = LivePlan(labelled=40, pool=80, pools=3, clean=2, shares=(0.25,), seeds=(0,))
-# The fields that the issue names, in its words.
+# The fields that readers of live.json rely on.
 PROMISED = {
     "dataset", "backbone", "seed", "share", "labelled", "pool_size", "noticed_in", "present",
     "found", "questions", "needless_rounds", "clean_pools", "auroc_immediate", "recall_immediate",
@@ -75,6 +75,25 @@ def test_a_class_far_from_the_known_ones_is_noticed_and_learnt() -> None:
     # So small a pool asks less than three questions: the class is named, and stays unconfirmed.
     assert record["right_after"] > 0.5
     json.dumps(record, allow_nan=False)
+
+
+def test_every_pool_with_new_images_is_judged_beside_a_discriminant_with_every_label() -> None:
+    first, *later = play(SMALL, 0.25)["by_pool"]
+    assert [row["pool"] for row in (first, *later)] == [1, 2, 3]
+    assert first["recall_settled"] > 0.8
+    assert first["right_new_discriminant"] is None, "nobody has labelled a new image yet"
+    assert all(row["right_new_discriminant"] > 0.9 for row in later)
+    assert later[-1]["right_new_settled"] > 0.8
+
+
+def test_budgets_are_compared_on_the_same_feeds(features: Path, tmp_path: Path) -> None:
+    result = command(features, tmp_path / "out", "--budget", "0.05,0.25", "--share", "0.25")
+    assert result.exit_code == 0, result.output
+    assert "25% asked" in result.output
+    small, large = json.loads((tmp_path / "out" / "live.json").read_text())["records"]
+    assert (small["budget"], large["budget"]) == (0.05, 0.25)
+    assert small["questions"] < large["questions"]
+    assert small["auroc_immediate"] == large["auroc_immediate"]
 
 
 def test_a_feed_without_anything_new_is_all_clean() -> None:
@@ -214,10 +233,11 @@ def test_the_report_counts_feeds_that_never_noticed(tmp_path: Path) -> None:
     never = {**record, "seed": 1, "noticed_in": None, "noticed_by": None, "found": 0}
     late = {**record, "seed": 2, "noticed_in": 7, "noticed_by": "probe"}
     meta = {"plan": {"live": SMALL.feed_settings()}}
-    [noticed, _, _, clean] = live_tables([record, never, late, late], meta)
+    [noticed, _, pools, _, clean] = live_tables([record, never, late, late], meta)
     [row] = noticed.rows
     assert row[:6] == ("synthetic, none, 25%", "4", "25%", "25%", "75%", "7")
     assert clean.rows[0][1] == "8"
+    assert len(pools.rows[0]) == 1 + SMALL.pools
     write_live_report([record, never], meta, tmp_path)
     page = (tmp_path / "live.md").read_text()
     assert "MMD on features" in page
@@ -228,6 +248,7 @@ def test_the_report_counts_feeds_that_never_noticed(tmp_path: Path) -> None:
     ("more", "error", "sentence"),
     [
         (("--share", "1.5"), ShareError, "from 0 to below 1"),
+        (("--budget", "0"), ShareError, "above 0, at most 1"),
         (("--labelled", "5"), ClassTooSmallError, "at least 10 images"),
         (("--labelled", "195"), ClassTooSmallError, "lower one of them"),
         (("--new", "3"), NotEnoughClassesError, "has 5 classes"),
@@ -244,9 +265,9 @@ def test_what_the_data_cannot_give_is_refused_before_anything_is_written(
 
 
 def test_options_that_would_do_nothing_are_refused(features: Path, tmp_path: Path) -> None:
-    used = command(features, tmp_path / "out", "--budget", "0.1")
+    used = command(features, tmp_path / "out", "--methods", "paper")
     assert used.exit_code == 2
-    assert "--budget means nothing with --live" in used.output
+    assert "--methods means nothing with --live" in used.output
     arguments = ["--features", str(features), "--out", str(tmp_path / "out"), "--trickle", "3"]
     alone = CliRunner().invoke(evaluate, arguments)
     assert alone.exit_code == 2
