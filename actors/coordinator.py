@@ -8,6 +8,7 @@ what a pool holds does not depend on which worker was quick.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +27,9 @@ from monitor.pipeline.pool_decision import CurrentDetector
 from monitor.pipeline.pool_lifecycle import PoolLifecycle
 from monitor.pipeline.worker_tasks import EmbedBatch, ScoreBatch, Task
 from monitor.store import Store, commit_batches
+from monitor.store.errors import DiskUnavailable
 from monitor.store.records import Lease
+from monitor.store.spooled_features import FeaturesMissing, SpoolPlace, discard
 
 #: How long one turn waits for a task to end: short, so that answers and signals are seen.
 TURN_SECONDS = 0.1
@@ -73,6 +76,7 @@ class Coordinator:
             outages=outages,
         )
         self._pool_tasks_due = -float("inf")
+        self._spool = SpoolPlace.open(store.folder)
         self._in_flight = self._feeder.in_flight
         self._pools = PoolLifecycle(store, config, lease, oracle=self._lockstep)
         self._periodic = periodic or PeriodicTasks(store, config, workers, lease)
@@ -99,6 +103,8 @@ class Coordinator:
                 self.turn()
         finally:
             self._feeder.close()
+            with contextlib.suppress(DiskUnavailable):  # the next start removes the mark
+                self._spool.close()
 
     def turn(self) -> None:
         """One round through everything that there may be to do."""
@@ -169,7 +175,8 @@ class Coordinator:
             if self._workers.room("scorer") < 1:
                 return
             one.stage = Stage.SCORING
-            self._submit(ScoreBatch(one.batch.id, self._current.number), one.features)
+            task = ScoreBatch(one.batch.id, self._current.number, self._spool)
+            self._submit(task, one.features)
 
     def _commit(self) -> None:
         """Commit what has been scored at the front, up to where the pool is full."""
@@ -184,6 +191,7 @@ class Coordinator:
             if room <= 0 or len(ready) == COMMITTED_AT_ONCE:
                 break
             if one.scored.detector_version != self._current.number:
+                discard(self._store.folder, one.scored)
                 one.back_to(Stage.EMBEDDED)
                 break
             room -= one.scored.verdicts.num_rows
@@ -207,6 +215,11 @@ class Coordinator:
         scored = [replace(one.scored, pool_id=pool_id) for one in ready if one.scored is not None]
         try:
             commit_batches(self._store, scored, lease=self._lease)
+        except FeaturesMissing as missing:
+            for one in ready:
+                if one.batch.id in missing.batches:
+                    one.back_to(Stage.EMBEDDED)
+            return len(ready) > 1  # nothing that follows a single one may overtake it
         except Exception as error:
             if kind_of(error) not in (ErrorKind.BATCH, ErrorKind.OURS):
                 raise

@@ -30,6 +30,7 @@ from monitor.pipeline.row_thumbnails import RowThumbnail, ThumbnailReader
 from monitor.pipeline.score_batch import EmbeddedBatch, score_batch
 from monitor.pipeline.settlement import PoolSettlement, SettlementInput, settle
 from monitor.store import ScoredBatch
+from monitor.store.spooled_features import SpoolPlace, spool_features
 
 if TYPE_CHECKING:
     from monitor.pipeline.embed_batch import BatchEmbedder
@@ -75,18 +76,23 @@ class EmbedBatch:
 
 @dataclass(frozen=True, slots=True)
 class ScoreBatch:
-    """Score an embedded batch, which is given beside the task, against every known class."""
+    """Score an embedded batch, which is given beside the task, against every known class.
+
+    Large features are staged at ``spool``, where this worker can reach it.
+    """
 
     role: ClassVar[Role] = "scorer"
     batch_id: int
     version: int
+    spool: SpoolPlace | None = None
 
     @property
     def versions(self) -> tuple[int, ...]:
         return (self.version,)
 
     def run(self, tools: None, detector: Detector, batch: EmbeddedBatch) -> ScoredBatch:
-        return score_batch(self.batch_id, batch, detector, self.version)
+        scored = score_batch(self.batch_id, batch, detector, self.version)
+        return spool_features(scored, self.spool)
 
 
 @dataclass(frozen=True, slots=True)

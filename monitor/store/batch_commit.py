@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlalchemy.exc import IntegrityError
 
-from monitor.store.atomic_files import Staged
+from monitor.store.atomic_files import Staged, settle_all
 from monitor.store.batch_commit_plan import (
     PlannedCommit,
     ScoredBatch,
@@ -22,6 +21,7 @@ from monitor.store.errors import StoreError
 from monitor.store.faults import declare, fault_point
 from monitor.store.output_files import STAGING, Span, output_name, spool_name, stage_table
 from monitor.store.records import Batch, Lease, OutputFile, PoolMember
+from monitor.store.spooled_features import FeaturesMissing, SpooledFeatures, count_above, staged_as
 from monitor.store.states import BatchState
 from monitor.store.store import Store, Transaction
 
@@ -76,11 +76,13 @@ def commit_batches(
        and join the rejected rows with the reason ``duplicate``.
     3. Verdicts, rejected rows and features are staged, one file of each kind for every run of
        consecutive numbers (and of features for every pool): written in full under temporary
-       names in ``staging/``, synced, and then their names synced, once for all.
+       names in ``staging/``, synced, and then their names synced, once for all. Large features
+       were staged in the same way by the workers that computed them, and are not read here.
     4. One write transaction begins. It is the only writer from here to its end.
        a. The lease is verified, so a process that lost it while computing stops here.
        b. The batches are looked up again. If another writer settled one of them, or removed a
-          staged file, everything is rolled back and we start again at step 1.
+          staged file, everything is rolled back and we start again at step 1. If it was the file
+          of a worker, the caller must score the batch again (``FeaturesMissing``).
        c. Ledger, file states, outputs, pool members, digests and counters are
           written. Outputs and members name the file and where it is staged. If
           another writer committed one of our images since step 2, its digest is refused,
@@ -121,7 +123,7 @@ def _try(
         seen = tx.seen.lookup({digest for named in digests for digest in named})
     if not fresh:
         return _results(scored, ledger, {})
-    plans = plan_batches(fresh, ledger, digests, seen)
+    plans = plan_batches(fresh, ledger, digests, seen, store.folder)
     promised = False
     staged: list[_StagedFiles] = []
     try:
@@ -139,7 +141,8 @@ def _try(
             promised = True
     except BaseException:
         # Once the commit was asked for, only the database knows whether it happened (a
-        # connection can break while it does), so the files are left to ``recover``.
+        # connection can break while it does), so the files are left to ``recover``. What workers
+        # staged is needed again.
         if not promised:
             for run_files in staged:
                 run_files.discard()
@@ -147,6 +150,9 @@ def _try(
     fault_point("commit.after_commit")
     for run_files in staged:
         run_files.publish()
+    for plan in plans:
+        if plan.outdated is not None:
+            store.folder.delete(plan.outdated)
     done = {plan.scored.batch_id: plan.outcome.settled(moment) for plan in plans}
     return _results(scored, ledger, done)
 
@@ -180,14 +186,18 @@ class _StagedFiles:
     span: Span
     verdicts: Staged | None
     rejected: Staged | None
-    features: dict[int, Staged]
+    features: tuple[Staged, ...]
+    """Ours: of batches whose features came through memory."""
+    spooled: tuple[Staged, ...]
+    """Those that workers staged."""
     members: tuple[tuple[PoolMember, int], ...]
     """What the features bring to each pool, and how many of it lie above T_inner."""
     rows: Mapping[str, int]
 
     @property
     def files(self) -> list[Staged]:
-        found = (self.verdicts, self.rejected, *self.features.values())
+        """Those that this commit staged."""
+        found = (self.verdicts, self.rejected, *self.features)
         return [staged for staged in found if staged is not None]
 
     def discard(self) -> None:
@@ -202,8 +212,7 @@ class _StagedFiles:
         if self.rejected is not None:
             self.rejected.settle()
         fault_point("commit.after_publish_rejected")
-        for staged in self.features.values():
-            staged.settle()
+        settle_all((*self.features, *self.spooled))
         fault_point("commit.after_publish_features")
 
 
@@ -225,28 +234,63 @@ def _stage(store: Store, run: Sequence[PlannedCommit]) -> _StagedFiles:
         rejected = pa.concat_tables([plan.scored.rejected for plan in run])
         staged_rejected = stage(output_name("rejected", span), rejected)
         fault_point("commit.after_stage_rejected")
-        features: dict[int, Staged] = {}
+        features: list[Staged] = []
+        spooled: list[Staged] = []
         members: list[tuple[PoolMember, int]] = []
-        for pool_id, samples in _by_pool(run).items():
-            staged = stage(spool_name(pool_id, span), samples)
-            if staged is not None:
-                features[pool_id] = staged
-                members.append((_member(pool_id, span, staged, samples.num_rows), _above(samples)))
+        for pool_id, part, found in _parts(run):
+            if isinstance(found, SpooledFeatures):
+                staged = staged_as(store.folder, found, spool_name(pool_id, part))
+                spooled.append(staged)
+                members.append((_member(pool_id, part, staged, found.rows), found.above))
+            elif (ours := stage(spool_name(pool_id, part), found)) is not None:
+                features.append(ours)
+                members.append((_member(pool_id, part, ours, found.num_rows), count_above(found)))
         fault_point("commit.after_stage_features")
     except BaseException:
         for staged in written:
             staged.discard()
         raise
     rows = {"verdicts": verdicts.num_rows, "rejected": rejected.num_rows}
-    return _StagedFiles(span, staged_verdicts, staged_rejected, features, tuple(members), rows)
+    return _StagedFiles(
+        span,
+        staged_verdicts,
+        staged_rejected,
+        tuple(features),
+        tuple(spooled),
+        tuple(members),
+        rows,
+    )
 
 
-def _by_pool(run: Sequence[PlannedCommit]) -> dict[int, pa.Table]:
-    found: dict[int, list[pa.Table]] = {}
+def _parts(
+    run: Sequence[PlannedCommit],
+) -> Iterator[tuple[int, Span, pa.Table | SpooledFeatures]]:
+    """The files of features of consecutive batches, by pool.
+
+    What a worker staged is a file already; neighbours in memory are joined.
+    """
+    together: list[PlannedCommit] = []
+
+    def joined() -> Iterator[tuple[int, Span, pa.Table]]:
+        if together:
+            pool_id = together[0].scored.pool_id
+            assert pool_id is not None
+            span = Span(together[0].scored.batch_id, together[-1].scored.batch_id)
+            yield pool_id, span, pa.concat_tables([plan.scored.features for plan in together])
+        together.clear()
+
     for plan in run:
-        if plan.scored.pool_id is not None and plan.scored.features is not None:
-            found.setdefault(plan.scored.pool_id, []).append(plan.scored.features)
-    return {pool_id: pa.concat_tables(tables) for pool_id, tables in found.items()}
+        scored = plan.scored
+        if scored.pool_id is None or scored.features is None:
+            continue
+        if isinstance(scored.features, SpooledFeatures):
+            yield from joined()
+            yield scored.pool_id, Span(scored.batch_id, scored.batch_id), scored.features
+            continue
+        if together and together[0].scored.pool_id != scored.pool_id:
+            yield from joined()
+        together.append(plan)
+    yield from joined()
 
 
 def _member(pool_id: int, span: Span, staged: Staged, rows: int) -> PoolMember:
@@ -262,10 +306,6 @@ def _member(pool_id: int, span: Span, staged: Staged, rows: int) -> PoolMember:
     )
 
 
-def _above(samples: pa.Table) -> int:
-    return int(pc.sum(pc.greater(samples.column("score_ratio"), 1.0)).as_py() or 0)
-
-
 def _refuse_changes(
     store: Store, tx: Transaction, plans: Sequence[PlannedCommit], staged: Sequence[_StagedFiles]
 ) -> None:
@@ -278,6 +318,14 @@ def _refuse_changes(
             # A recovery that took us for dead; with a lease it would have ended in 4a.
             if store.folder.size(file.temporary) is None:
                 raise _LostRace
+        gone = [
+            span.first
+            for file in run_files.spooled
+            if store.folder.size(file.temporary) != file.size
+            and (span := Span.parse(file.name)) is not None
+        ]
+        if gone:
+            raise FeaturesMissing(gone)
 
 
 def _record(

@@ -10,11 +10,13 @@ from itertools import pairwise
 import pyarrow as pa
 
 from monitor.images.image_identity import image_key
+from monitor.store.atomic_files import Folder
 from monitor.store.errors import BatchMismatch
 from monitor.store.ledger import BatchOutcome
 from monitor.store.output_files import DUPLICATE, NOVEL, REJECTED, VERDICTS, checked, table
 from monitor.store.records import Batch, Count
 from monitor.store.score_histogram import score_counts
+from monitor.store.spooled_features import SpooledFeatures, loaded
 
 #: The counters of batches by outcome, of images by source and outcome (known, novel, duplicate,
 #: rejected), and of rejected images by source and reason.
@@ -26,15 +28,16 @@ class ScoredBatch:
     """Everything that was computed for a batch, still in memory.
 
     Rows of ``verdicts`` and ``rejected`` together must be the rows of the batch. ``features`` holds
-    the rows that join the pool ``pool_id`` (``output_files.features_schema``). With ``exceedance``,
-    the share of known images above T_inner, the scores are counted.
+    the rows that join the pool ``pool_id`` (``output_files.features_schema``), or names the file
+    in which a worker has staged them. With ``exceedance``, the share of known images above T_inner,
+    the scores are counted.
     """
 
     batch_id: int
     detector_version: int
     verdicts: pa.Table
     rejected: pa.Table
-    features: pa.Table | None = None
+    features: pa.Table | SpooledFeatures | None = None
     pool_id: int | None = None
     counts: Sequence[Count] = ()
     exceedance: float | None = None
@@ -48,6 +51,8 @@ class PlannedCommit:
     outcome: BatchOutcome
     digests: tuple[bytes, ...]
     counts: tuple[Count, ...]
+    outdated: str | None = None
+    """Staged features that hold duplicates; those without them are in memory."""
 
 
 def validate(scored: ScoredBatch) -> None:
@@ -60,18 +65,19 @@ def plan_batches(
     ledger: Mapping[int, Batch],
     digests: Sequence[Sequence[bytes]],
     seen: Mapping[bytes, int],
+    folder: Folder,
 ) -> list[PlannedCommit]:
     """Decide the duplicates, in the order of the batches.
 
     ``digests`` name the images of each batch (:func:`digests_of`), ``seen`` those that earlier
-    commits brought.
+    commits brought. ``folder`` is where staged features are.
     """
     known = dict(seen)
     plans = []
     for one, named in zip(scored, digests, strict=True):
         batch = ledger[one.batch_id]
         _refuse_missing_rows(batch, one)
-        plans.append(_plan(one, batch, named, known))
+        plans.append(_plan(one, batch, named, known, folder))
     return plans
 
 
@@ -106,7 +112,11 @@ def _refuse_missing_rows(batch: Batch, scored: ScoredBatch) -> None:
 
 
 def _plan(
-    scored: ScoredBatch, batch: Batch, digests: Sequence[bytes], known: dict[bytes, int]
+    scored: ScoredBatch,
+    batch: Batch,
+    digests: Sequence[bytes],
+    known: dict[bytes, int],
+    folder: Folder,
 ) -> PlannedCommit:
     """One batch; its own images join ``known``, so that later rows meet them."""
     keep: list[bool] = []
@@ -120,7 +130,8 @@ def _plan(
             details.append(f"already seen in batch {brought_by}")
     if details:
         digests = [digest for digest, kept in zip(digests, keep, strict=True) if kept]
-    unique = _without_duplicates(scored, keep, details) if details else scored
+    staged = scored.features.temporary if isinstance(scored.features, SpooledFeatures) else None
+    unique = _without_duplicates(loaded(folder, scored), keep, details) if details else scored
     words = unique.verdicts.column("verdict").to_pylist()
     novel = words.count(NOVEL)
     duplicates = unique.rejected.slice(scored.rejected.num_rows).column("source_id").to_pylist()
@@ -146,6 +157,7 @@ def _plan(
             *scored.counts,
             *scores,
         ),
+        outdated=staged if details else None,
     )
 
 

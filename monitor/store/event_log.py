@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from sqlalchemy import Table, delete, insert, select
@@ -71,13 +70,14 @@ class Counters(Repository):
             totals[key] = totals.get(key, 0.0) + step.value
         if not totals:
             return
-        self._connection.execute(
-            _raise_counters(self._connection.dialect.name),
-            [
-                {"name": name, "source": source, "label": label, "value": value}
-                for (name, source, label), value in sorted(totals.items())
-            ],
-        )
+        # As text with tuples, like the digests: thousands of sources may be named in a commit.
+        rows = [(*key, value) for key, value in sorted(totals.items())]
+        if self._connection.dialect.name == "sqlite":
+            self._connection.exec_driver_sql(f"{_RAISE} VALUES (?, ?, ?, ?) {_BY}", rows)
+        else:
+            columns = tuple(map(list, zip(*rows, strict=True)))
+            several = "SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::float8[])"
+            self._connection.exec_driver_sql(f"{_RAISE} {several} {_BY}", columns)
 
     def all(self, name: str | None = None) -> list[Count]:
         # By position: with a thousand sources this is tens of thousands of rows, at every scrape.
@@ -170,11 +170,5 @@ def _upsert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
     return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
 
 
-@cache
-def _raise_counters(dialect: str) -> sqlite.Insert | postgresql.Insert:
-    """Built once: it runs with every commit."""
-    statement = _upsert(dialect, counters)
-    return statement.on_conflict_do_update(
-        index_elements=[counters.c.name, counters.c.source, counters.c.label],
-        set_={"value": counters.c.value + statement.excluded.value},
-    )
+_RAISE = "INSERT INTO counters (name, source, label, value)"
+_BY = "ON CONFLICT (name, source, label) DO UPDATE SET value = counters.value + excluded.value"

@@ -24,13 +24,14 @@ def score_counts(verdicts: pa.Table, exceedance: float) -> Iterator[Count]:
     ratio = verdicts.column("score_ratio").to_numpy()
     novel = pc.equal(verdicts.column("verdict"), NOVEL).to_numpy()
     bins = np.searchsorted(BORDERS, ratio, side="left")
+    width = len(LABELS)
+    above, sums = (np.bincount(index, by, len(names)).tolist() for by in (novel, ratio))
+    expected = (exceedance * np.bincount(index, minlength=len(names))).tolist()
     for position, source in enumerate(names):
-        mine = index == position
-        yield Count("above", source, "", float(novel[mine].sum()))
-        yield Count("expected_above", source, "", exceedance * float(mine.sum()))
-        yield Count("score_ratio_sum", source, "", float(ratio[mine].sum(dtype=np.float64)))
-        filled = np.bincount(bins[mine], minlength=len(LABELS))
-        yield from (
-            Count("score_ratio", source, LABELS[i], float(filled[i]))
-            for i in np.flatnonzero(filled)
-        )
+        yield Count("above", source, "", above[position])
+        yield Count("expected_above", source, "", expected[position])
+        yield Count("score_ratio_sum", source, "", sums[position])
+    filled = np.bincount(index * width + bins, minlength=len(names) * width)
+    for cell in np.flatnonzero(filled).tolist():
+        source, label = names[cell // width], LABELS[cell % width]
+        yield Count("score_ratio", source, label, float(filled[cell]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from monitor.feed.batch_plan import PlannedBatch
@@ -40,7 +41,7 @@ def test_every_row_has_a_verdict_or_a_reason(detector: Detector) -> None:
     assert scored.verdicts.column("verdict").to_pylist() == ["novel"] * 6
     assert scored.verdicts.column("detector_version").to_pylist() == [3] * 6
     assert scored.rejected.column("reason").to_pylist() == ["truncated"]
-    assert scored.features is not None
+    assert isinstance(scored.features, pa.Table)
     assert scored.features.num_rows == 6
 
 

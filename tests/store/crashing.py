@@ -26,6 +26,7 @@ from monitor.store.faults import VARIABLE
 from monitor.store.pool_transitions import PoolEvent
 from monitor.store.records import Count, OutputFile, PoolMember
 from monitor.store.snapshots import publish_snapshot
+from monitor.store.spooled_features import SpoolPlace, spool_features
 from monitor.store.states import ClassOrigin
 from monitor.store.version_commit import NewClass, Occurrence
 from tests.store.building import (
@@ -80,6 +81,17 @@ def commit_group(store: Store) -> None:
     commit_batches(store, [scored(b, images=_NAMES[b.id - 1], rejected=1, pool=1) for b in group])
     if group != pending:
         commit_group(store)
+
+
+def commit_spooled(store: Store) -> None:
+    """Features of every other batch are staged by a worker, one of them with a duplicate in it."""
+    recover(store)
+    with store.reading() as tx:
+        pending = tx.batches.pending(10)
+    place = SpoolPlace.open(store.folder, least_bytes=0)
+    found = [scored(b, images=_NAMES[b.id - 1], rejected=1, pool=1) for b in pending]
+    commit_batches(store, [spool_features(b, place if b.batch_id != 1 else None) for b in found])
+    place.close()
 
 
 def prepare_recovery(store: Store) -> None:
@@ -219,6 +231,8 @@ def dropping(store: Store) -> None:
 #: By the prefix of the fault points, up to a colon: (what must stand, the work).
 WORK: dict[str, tuple[Callable[[Store], None], Callable[[Store], None]]] = {
     "commit.": (prepare_commit, commit),
+    "commit.:spooled": (prepare_commit, commit_spooled),
+    "spool.": (prepare_commit, commit_spooled),
     "commit.:group": (prepare_commit, commit_group),
     "recover.": (prepare_recovery, recovery),
     "snapshot.": (prepare_nothing, snapshot),
