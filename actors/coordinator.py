@@ -21,6 +21,7 @@ from actors.periodic_tasks import PeriodicTasks
 from actors.worker_pool import Done, WorkerPool
 from monitor.config import Config
 from monitor.errors import ErrorKind, is_outage, kind_of
+from monitor.jobs.shift_corrections import corrections_revision, read_corrections
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
 from monitor.pipeline.pool_decision import CurrentDetector
@@ -175,7 +176,8 @@ class Coordinator:
             if self._workers.room("scorer") < 1:
                 return
             one.stage = Stage.SCORING
-            task = ScoreBatch(one.batch.id, self._current.number, self._spool)
+            current = self._current
+            task = ScoreBatch(one.batch.id, current.number, current.corrections, self._spool)
             self._submit(task, one.features)
 
     def _commit(self) -> None:
@@ -190,7 +192,7 @@ class Coordinator:
             assert one.scored is not None
             if room <= 0 or len(ready) == COMMITTED_AT_ONCE:
                 break
-            if one.scored.detector_version != self._current.number:
+            if not self._current.judges_like(one.scored):
                 discard(self._store.folder, one.scored)
                 one.back_to(Stage.EMBEDDED)
                 break
@@ -274,6 +276,8 @@ class Coordinator:
         self._pools_are_due = True
         with self._store.reading() as tx:
             version = tx.versions.current()
+            if corrections_revision(tx) != self._current.corrections.revision:
+                self._current = replace(self._current, corrections=read_corrections(tx))
             events = tx.events.after(self._last_event, kinds=KINDS)
         for event in events:
             self._last_event = event.id

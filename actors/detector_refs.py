@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitor.jobs.from_config import current_version, load_detector
+from monitor.jobs.shift_corrections import read_corrections
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.pipeline.pool_decision import CurrentDetector
@@ -76,7 +77,9 @@ class DetectorVersions:
     def current(self) -> CurrentDetector:
         """The version in use now, read from its snapshot."""
         version = current_version(self._store)
-        return CurrentDetector(version.number, self._load(version))
+        with self._store.reading() as tx:
+            corrections = read_corrections(tx)
+        return CurrentDetector(version.number, self._load(version), corrections)
 
     def ref(self, number: int) -> DetectorRef:
         if number not in self._refs:

@@ -119,6 +119,10 @@ _SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
     "class.confirmed": _confirmed,
     "detector.held": _held,
     "drift.detected": _drifted,
+    "drift.corrected": lambda source, said: (
+        f"{source}: looks different (strength {said['strength']:.2f}); from here on its images are "
+        "judged with the difference taken back"
+    ),
     "detector.adapted": lambda source, said: (
         f"{source}: {', '.join(said['classes'])} learnt their new look"
     ),

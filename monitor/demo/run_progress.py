@@ -128,6 +128,9 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any], str | None], str]] = {
     "drift.detected": lambda told, source: (
         f"{source}: known classes look different ({told.get('words', 'drift')})"
     ),
+    "drift.corrected": lambda told, source: (
+        f"pool {told['pool']}: {source} looks different; its verdicts are corrected from here on"
+    ),
     "drift.ended": lambda told, source: f"{source}: looks as before",
     "file.quarantined": lambda told, _: f"{told.get('file')}: set aside, {told.get('reason')}",
     "batch.quarantined": lambda told, _: f"{told.get('file')}: set aside, {told.get('reason')}",

@@ -152,6 +152,7 @@ _SENTENCES: dict[str, tuple[str, _Sentence]] = {
         lambda p: f"Learnt how {', '.join(p['classes'])} look there now",
     ),
     "drift.detected": ("warn", lambda p: f"Known images drift{_words(p)}"),
+    "drift.corrected": ("plain", lambda p: "Images are judged with the shift taken back"),
     "drift.ended": ("plain", lambda p: f"The drift is over{_words(p)}"),
     "file.quarantined": ("bad", lambda p: f"A file was set aside{_because(p)}"),
     "file.changed": ("bad", lambda p: "A file changed after it had been read"),

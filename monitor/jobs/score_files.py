@@ -29,6 +29,7 @@ from monitor.jobs.job_folder import JobFolder
 from monitor.jobs.job_plan import FileProblem, planned_pieces
 from monitor.jobs.job_tally import VerdictTally
 from monitor.jobs.progress import JobProgress, Report, silent
+from monitor.jobs.shift_corrections import ShiftCorrections, read_corrections
 from monitor.jobs.taken_images import TakenImages
 from monitor.jobs.verdict_table import rejected_table, verdict_table
 from monitor.novelty.detector import Detector
@@ -83,12 +84,15 @@ def score(
     """
     with open_existing_store(config) as store:
         version = current_version(store)
+        with store.reading() as tx:
+            corrections = read_corrections(tx)
         with open_engine_of(config) as engine:
             detector = load_detector(store, version, engine.fingerprint)
             owner = {
                 "detector_version": version.number,
                 "detector_sha256": version.sha256,
                 "fingerprint": engine.fingerprint.digest(),
+                "shift_revision": corrections.revision,
             }
             folder = JobFolder.open(out, "verdicts", owner)
             plan, pieces = planned_pieces(config, files, folder, engine, progress)
@@ -98,7 +102,7 @@ def score(
                 tally.add_verdicts(folder.read(name, ["source_id", "verdict"]))
                 tally.add_rejected(folder.read_rejected(name))
             skipped = tally.rows
-            writer = _Writer(folder, detector, version.number, tally)
+            writer = _Writer(folder, detector, version.number, corrections, tally)
             # The engine has every core. A product of two threads would wait for one of its cores
             # at each step and take twenty times as long as on a single thread.
             with threadpool_limits(1, "blas"):
@@ -130,11 +134,17 @@ class _Writer:
     """Turns pieces into verdicts and writes a part when its last piece has come."""
 
     def __init__(
-        self, folder: JobFolder, detector: Detector, version: int, tally: VerdictTally
+        self,
+        folder: JobFolder,
+        detector: Detector,
+        version: int,
+        corrections: ShiftCorrections,
+        tally: VerdictTally,
     ) -> None:
         self._folder = folder
         self._detector = detector
         self._version = version
+        self._corrections = corrections.by_source
         self._tally = tally
         self._seen = TakenImages(_keys(folder))
         self._waiting: list[tuple[list[RowIdentity], Features]] = []
@@ -186,7 +196,14 @@ class _Writer:
             rows = [row for some, _ in waiting for row in some]
             features = np.concatenate([features for _, features in waiting])
             self._verdicts.append(
-                verdict_table(part.file.path, rows, features, self._detector, self._version)
+                verdict_table(
+                    part.file.path,
+                    rows,
+                    features,
+                    self._detector,
+                    self._version,
+                    self._corrections,
+                )
             )
 
     def _finish(self, piece: Piece) -> None:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from monitor.feed.row_parsing import RejectedRow, RowIdentity
+from monitor.jobs.shift_corrections import UNCORRECTED
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
+from monitor.novelty.drift.shift_correction import ShiftCorrection, score_corrected
 from monitor.store.output_files import KNOWN, NOVEL, REJECTED, VERDICTS, features_schema, table
 
 
 def verdict_table(
-    file: str, rows: Sequence[RowIdentity], features: Floats, detector: Detector, version: int
+    file: str,
+    rows: Sequence[RowIdentity],
+    features: Floats,
+    detector: Detector,
+    version: int,
+    corrections: Mapping[str, ShiftCorrection] = UNCORRECTED.by_source,
 ) -> pa.Table:
-    """The verdicts of some rows of a file, scored against every known class at once."""
-    scores = detector.score(features)
+    """The verdicts of some rows of a file, scored against every known class at once.
+
+    Rows of sources with a correction are judged with the shift of the source taken back.
+    """
+    applied = [_applied(row, corrections) for row in rows]
+    scores = score_corrected(detector, features, applied)
     ids = np.asarray([known.id for known in detector.classes], dtype=object)
     names = np.asarray([known.name for known in detector.classes], dtype=object)
     return table(
@@ -32,11 +43,22 @@ def verdict_table(
             "verdict": np.where(scores.novel, NOVEL, KNOWN).tolist(),
             "nearest_class": ids[scores.nearest].tolist(),
             "nearest_class_name": names[scores.nearest].tolist(),
+            "shift_corrected": [None if one is None else one.strength for one in applied],
             "detector_version": np.full(len(rows), version, np.int32),
             "file": [file] * len(rows),
             "row": [row.row for row in rows],
         },
     )
+
+
+def _applied(
+    row: RowIdentity, corrections: Mapping[str, ShiftCorrection]
+) -> ShiftCorrection | None:
+    """The correction of the row's source, unless the image was taken before the shift began."""
+    found = corrections.get(row.source_id)
+    if found is None or found.since is None or row.captured_at is None:
+        return found
+    return found if row.captured_at.timestamp() > found.since else None
 
 
 def rejected_table(file: str, rejected: Iterable[RejectedRow]) -> pa.Table:

@@ -317,8 +317,12 @@ class Detector:
         least: Floats = self.fre(features).min(axis=1)
         return least
 
-    def score(self, features: ArrayLike) -> Scores:
-        """Judge a batch. The verdict on a row does not depend on the rows beside it."""
+    def score(self, features: ArrayLike, *, ease: Floats | None = None) -> Scores:
+        """Judge a batch. The verdict on a row does not depend on the rows beside it.
+
+        ``ease`` multiplies the score of each row, where known samples are expected to look more
+        unusual than they did: see :mod:`monitor.novelty.drift.shift_correction`.
+        """
         x = as_features(features, dimension=self.dimension)
         errors = self._squared_fre(x)
         settings = self.settings
@@ -326,9 +330,11 @@ class Detector:
             nearest: Ints = errors.argmin(axis=1)
             least = errors.min(axis=1)
             score: Floats = least if settings.squared else np.sqrt(least)
+            score = score if ease is None else score * ease
             p_known = self._p_known(score)
         else:
             score, nearest = self.opinions.judge(x, errors, settings)
+            score = score if ease is None else score * ease
             p_known = self.opinions.p_known(score, nearest, settings)
         t_inner = self.calibration.t_inner
         ratio = (score / np.float32(t_inner)).astype(np.float32)

@@ -14,7 +14,7 @@ import numpy as np
 
 from monitor.novelty.arrays import Bools, Floats, Ints, as_features
 from monitor.novelty.detector import Detector
-from monitor.novelty.drift.explained_by_shift import split_by_shift
+from monitor.novelty.drift.shift_correction import correction_of, score_corrected
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.pool_answers import PoolAnswers
 from monitor.novelty.robust.class_posterior import ClassPosterior, pool_posterior
@@ -151,11 +151,15 @@ def _settled(
 def _explained(
     detector: Detector, pool: Floats, sources: np.ndarray, shifted: Collection[str]
 ) -> Bools:
-    """What lies above T_inner because its source is shifted."""
-    if not shifted:
-        return np.zeros(len(pool), dtype=bool)
-    found = split_by_shift(Sketch.of(detector), pool, sources.tolist(), shifted=shifted)
-    return found.explained | (np.isin(sources, list(shifted)) & ~found.above)
+    """What its source's shift explains: it looks known once the shift is taken back."""
+    explained = np.zeros(len(pool), dtype=bool)
+    sketch = Sketch.of(detector) if shifted else None
+    for source in shifted:
+        rows = np.flatnonzero(sources == source)
+        if sketch is not None and len(rows):
+            found = correction_of(sketch, pool[rows], strength=0.0)
+            explained[rows] = ~score_corrected(detector, pool[rows], [found] * len(rows)).novel
+    return explained
 
 
 def _unusual(

@@ -9,6 +9,7 @@ from typing import Any
 
 from monitor.config import Config
 from monitor.config.schema import LabelsSection
+from monitor.jobs.shift_corrections import UNCORRECTED, ShiftCorrections, keep_corrections
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.source_drift import accept
@@ -17,7 +18,7 @@ from monitor.novelty.trigger.decision import Decision, TriggerState
 from monitor.novelty.trigger.settings import TriggerSettings
 from monitor.pipeline.inner_loop_driver import LoopConclusion
 from monitor.pipeline.pool_inspection import PoolInspection
-from monitor.store import Transaction
+from monitor.store import ScoredBatch, Transaction
 from monitor.store.pool_transitions import PoolEvent
 from monitor.store.records import Count
 from monitor.store.shared_names import DRIFT, DRIFT_STATES
@@ -28,10 +29,17 @@ WEEK = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CurrentDetector:
-    """The detector in use."""
+    """The detector in use, and how it is used."""
 
     number: int
     detector: Detector
+    corrections: ShiftCorrections = UNCORRECTED
+    """How sources that are shifted are judged by it."""
+
+    def judges_like(self, scored: ScoredBatch) -> bool:
+        """Whether a batch has the verdicts that it would be given now."""
+        judged_by = (scored.detector_version, scored.shift_revision)
+        return judged_by == (self.number, self.corrections.revision)
 
 
 def decide_pool(
@@ -68,6 +76,10 @@ def decide_pool(
         budget, probe = min(budget, config.drift.confirm_labels), 0
         triggered = budget > 0
     keep_watch(tx, current.number, watch)
+    # Also from a pool that is still filling: whoever reads verdicts need not wait for its end.
+    for source in keep_corrections(tx, seen.corrections, seen.calm):
+        strength = seen.corrections[source].strength
+        tx.events.append("drift.corrected", {"pool": pool_id, "strength": strength}, source=source)
     if not is_closed and not triggered:
         return
     keep_drift(tx, seen)
@@ -103,6 +115,7 @@ def _reasons(seen: PoolInspection, found: Decision, *, probe: int) -> dict[str, 
         "level": float(f"{found.level:.4g}"),
         "sources": list(found.sources),
         "shifted": sorted(s for s, v in seen.verdicts.items() if v.shifted),
+        "corrected": sorted(seen.corrections),
         "probe": probe,
     }
 
@@ -211,3 +224,4 @@ def accept_shift(tx: Transaction, sources: Collection[str]) -> None:
             verdict = {**note["verdict"], "shifted": False, "accepted": True}
             tx.notes.set(DRIFT_STATES, source, packed(state))
             tx.notes.set(DRIFT, source, {"verdict": verdict})
+    keep_corrections(tx, {}, over=sources)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.stats import betabinom
@@ -13,6 +13,7 @@ from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Calibration
 from monitor.novelty.drift.explained_by_shift import SourceSplit, rows_by_source
 from monitor.novelty.drift.pool_drift import observe_pool
+from monitor.novelty.drift.shift_correction import ShiftCorrection, correction_of
 from monitor.novelty.drift.source_drift import DriftSettings, DriftVerdict, Sketch
 from monitor.novelty.drift.source_state import packed, unpacked
 from monitor.novelty.trigger.decision import Evidence
@@ -33,7 +34,8 @@ class PoolInspection:
 
     ``seen`` is what the trigger weighs, once the shift of a source is taken back. ``novel`` has
     of each source how many images the look at the whole pool calls new, ``explained`` how many
-    lie above T_inner because of a shift.
+    lie above T_inner because of a shift. ``corrections`` has the sources that are to be judged with
+    their shift taken back; ``calm`` are those that show none.
     """
 
     seen: Evidence
@@ -42,6 +44,8 @@ class PoolInspection:
     explained: dict[str, int]
     verdicts: dict[str, DriftVerdict]
     states: dict[str, str]
+    corrections: dict[str, ShiftCorrection] = field(default_factory=dict)
+    calm: tuple[str, ...] = ()
 
 
 def inspect_pool(
@@ -56,9 +60,10 @@ def inspect_pool(
 ) -> PoolInspection:
     """Weigh a pool, source by source."""
     names = sources.astype(str)
+    before = {source: unpacked(state) for source, state in past.states.items()}
     found = observe_pool(
         sketch,
-        {source: unpacked(state) for source, state in past.states.items()},
+        before,
         features,
         names.tolist(),
         at=past.seen_at,
@@ -92,6 +97,21 @@ def inspect_pool(
         explained={source: part.explained for source, part in parts.items() if part.explained},
         verdicts=dict(found.verdicts),
         states={source: packed(state) for source, state in found.states.items()},
+        corrections={
+            source: correction_of(
+                sketch,
+                features[names == source],
+                strength=parts[source].strength,
+                since=before[source]["last"] if source in before else None,
+            )
+            for source in shifted
+            if parts[source].samples >= settings.least_images
+        },
+        calm=tuple(
+            source
+            for source, part in parts.items()
+            if not part.shifted and part.samples >= settings.least_images
+        ),
     )
 
 

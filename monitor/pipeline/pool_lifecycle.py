@@ -259,7 +259,7 @@ class PoolLifecycle:
                 pool_id=pool.id,
                 answers=answers,
                 sources=tuple(samples.sources.tolist()),
-                shifted=tuple(pool.evidence.get("shifted", ())),
+                shifted=tuple(pool.evidence.get("corrected", ())),
                 seed=self._config.run.seed,
                 taken=frozenset(self._discovered(tx, pool, samples)),
                 confirmable=confirmable(tx, self._config.labels.confirm_people),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.row_parsing import RejectedRow, RowIdentity
+from monitor.jobs.shift_corrections import UNCORRECTED, ShiftCorrections
 from monitor.jobs.verdict_table import pool_sample_table, rejected_table, verdict_table
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
@@ -28,11 +29,17 @@ class EmbeddedBatch:
 
 
 def score_batch(
-    batch_id: int, batch: EmbeddedBatch, detector: Detector, version: int
+    batch_id: int,
+    batch: EmbeddedBatch,
+    detector: Detector,
+    version: int,
+    corrections: ShiftCorrections = UNCORRECTED,
 ) -> ScoredBatch:
     """Every row of a batch with its verdict or its reason."""
     file = batch.planned.file.path
-    verdicts = verdict_table(file, batch.rows, batch.features, detector, version)
+    verdicts = verdict_table(
+        file, batch.rows, batch.features, detector, version, corrections.by_source
+    )
     return ScoredBatch(
         batch_id=batch_id,
         detector_version=version,
@@ -40,4 +47,5 @@ def score_batch(
         rejected=rejected_table(file, batch.rejected),
         features=pool_sample_table(verdicts, batch.features, batch.stats),
         exceedance=detector.calibration.exceedance,
+        shift_revision=corrections.revision,
     )

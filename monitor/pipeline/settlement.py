@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from monitor.config.schema import GateSection
@@ -89,13 +90,16 @@ def settle(
         seed=state.seed,
     )
     growth = None
-    if not state.grown and not state.shifted:
+    if not state.grown:
+        # What a shifted source shows would teach its classes the shift: that is learnt apart, as
+        # a mode of its own.
+        apart = np.flatnonzero(np.isin(np.array(state.sources), state.shifted))
         growth = grow_classes(
             current,
             features,
             settled,
             state.answers,
-            taken=state.taken,
+            taken=state.taken.union(apart.tolist()),
             confirmable=state.confirmable,
             seed=state.seed,
         )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from monitor.feed.batch_plan import PlannedBatch
+from monitor.jobs.shift_corrections import UNCORRECTED, ShiftCorrections
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.settings import DriftSettings
@@ -84,6 +85,8 @@ class ScoreBatch:
     role: ClassVar[Role] = "scorer"
     batch_id: int
     version: int
+    corrections: ShiftCorrections = UNCORRECTED
+    """Of shifted sources only, some kilobytes each."""
     spool: SpoolPlace | None = None
 
     @property
@@ -91,7 +94,7 @@ class ScoreBatch:
         return (self.version,)
 
     def run(self, tools: None, detector: Detector, batch: EmbeddedBatch) -> ScoredBatch:
-        scored = score_batch(self.batch_id, batch, detector, self.version)
+        scored = score_batch(self.batch_id, batch, detector, self.version, self.corrections)
         return spool_features(scored, self.spool)
 
 

@@ -30,7 +30,8 @@ class ScoredBatch:
     Rows of ``verdicts`` and ``rejected`` together must be the rows of the batch. ``features`` holds
     the rows that join the pool ``pool_id`` (``output_files.features_schema``), or names the file
     in which a worker has staged them. With ``exceedance``, the share of known images above T_inner,
-    the scores are counted.
+    the scores are counted. ``shift_revision`` says which corrections of shifted sources the
+    verdicts were given with.
     """
 
     batch_id: int
@@ -41,6 +42,7 @@ class ScoredBatch:
     pool_id: int | None = None
     counts: Sequence[Count] = ()
     exceedance: float | None = None
+    shift_revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)

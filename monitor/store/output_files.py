@@ -43,6 +43,7 @@ VERDICTS = pa.schema(
         pa.field("verdict", pa.string(), nullable=False),
         pa.field("nearest_class", pa.string()),
         pa.field("nearest_class_name", pa.string()),
+        pa.field("shift_corrected", pa.float32()),
         pa.field("detector_version", pa.int32(), nullable=False),
         pa.field("file", pa.string(), nullable=False),
         pa.field("row", pa.int64(), nullable=False),

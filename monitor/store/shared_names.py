@@ -22,3 +22,6 @@ DESK_KEY = "desk-key"
 
 #: Notes by class: the pseudo-labelled images that people took out of it.
 WRONG_LABELS = "wrong_labels"
+#: How sources that are shifted are corrected, one note for each, and how often that has changed.
+SHIFTS = "shift"
+SHIFT_REVISION = ("monitor", "shift_revision")

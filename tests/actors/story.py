@@ -13,6 +13,7 @@ from monitor.jobs.fit_detector import fit
 from monitor.store import Store
 from monitor.store.exemplars import all_exemplars, unpainted
 from monitor.store.output_files import current, read_table
+from monitor.store.shared_names import SHIFTS
 from tests.jobs.feeds import config_for, write_feed
 
 POOL = 60
@@ -100,11 +101,14 @@ def outcome_of(store: Store) -> dict[str, Any]:
             if e.kind not in ("monitor.started", "monitor.stopped", "actor.restarted")
         ]
         pictures = all_exemplars(tx)
+        corrections = tx.notes.all(SHIFTS)
         assert not unpainted(tx)
     return {
         "verdicts": verdicts,
         "rejected": rows(store, "rejected"),
         "discoveries": rows(store, "discoveries"),
+        "settled": rows(store, "settled"),
+        "corrections": corrections,
         "versions": versions,
         "classes": classes,
         "pools": pools,

@@ -50,6 +50,7 @@ def test_the_story_is_worth_telling(undisturbed: dict[str, Any]) -> None:
     assert [name for _, name, _ in undisturbed["classes"]] == ["forest", "water", "sand"]
     assert len(undisturbed["verdicts"]) == 240
     assert undisturbed["discoveries"]
+    assert len(undisturbed["settled"]) == 240
     (sand,) = (class_id for class_id, name, _ in undisturbed["classes"] if name == "sand")
     assert {picture.by for picture in undisturbed["pictures"][sand]} == {"pseudo-label"}
 

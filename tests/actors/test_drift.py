@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from actors.run_monitor import Summary, run
 from monitor.config import Config
 from monitor.jobs.fit_detector import fit
 from monitor.store import Store
-from tests.actors.story import OVERRIDES, with_oracle
+from monitor.store.read_verdicts import read_verdicts
+from tests.actors.crashing import KILLED, at, drain
+from tests.actors.story import OVERRIDES, outcome, with_oracle
 from tests.jobs.feeds import COLOURS, config_for, write_feed
 
 KNOWN = ("water", "forest", "sand")
@@ -112,3 +115,52 @@ def test_a_new_class_that_comes_together_with_a_shift_is_still_found(
     for pool in range(6, 10):
         write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL, dark=24, new="snow")
     assert run(config, once=True).discovered == ("snow",)
+
+
+def verdicts(config: Config) -> list[dict[str, Any]]:
+    with Store.open(config.state.dir) as store:
+        return [row for batch in read_verdicts(store) for row in batch.to_pylist()]
+
+
+def test_a_shifted_source_is_judged_as_shifted_before_anybody_is_asked(
+    config: Config, tmp_path: Path
+) -> None:
+    """From the pool after the first dark one on, and no longer than the lens is dark."""
+    silent = config.model_copy(
+        update={"drift": config.drift.model_copy(update={"confirm_labels": 0, "calm_pools": 1})}
+    )
+    for pool in range(6, 9):
+        write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL, dark=24)
+    for pool in range(9, 11):
+        write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL)
+    assert run(silent, once=True).labels == 0
+    rows = verdicts(silent)
+    told = [rows[pool * POOL :][:POOL] for pool in range(5, 11)]
+    corrected = [[row["shift_corrected"] is not None for row in pool] for pool in told]
+    assert [any(pool) for pool in corrected] == [False, False, True, True, True, False]
+    assert all(all(pool) for pool in corrected[2:5])
+    novel = [np.mean([row["verdict_immediate"] == "novel" for row in pool]) for pool in told]
+    assert novel[1] > 0.3
+    assert max(novel[2:4]) <= 0.1
+    settled = [row["settled_verdict"] for row in told[1] + told[2]]
+    assert settled.count("shifted") > 0.85 * len(settled)
+    assert "new" not in settled
+    (event,) = events(silent, "drift.corrected")
+    assert event["strength"] > 0.1
+
+
+@pytest.mark.parametrize("fault", ["pool.after_decide:7", "commit.after_commit:8"])
+def test_a_crash_while_a_source_is_corrected_costs_time_only(
+    config: Config, tmp_path: Path, fault: str
+) -> None:
+    for pool in range(6, 9):
+        write(tmp_path / "feed" / f"{pool:03d}.parquet", pool * POOL, POOL, dark=24)
+    states = [tmp_path / "undisturbed", tmp_path / "killed"]
+    for state in states:
+        shutil.copytree(config.state.dir, state)
+    assert drain(at(config, states[0])) == 0
+    assert drain(at(config, states[1]), fault=fault) == KILLED
+    assert drain(at(config, states[1])) == 0
+    undisturbed = outcome(states[0])
+    assert undisturbed["settled"]
+    assert outcome(states[1]) == undisturbed

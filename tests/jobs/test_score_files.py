@@ -30,6 +30,7 @@ COLUMNS = [
     "verdict",
     "nearest_class",
     "nearest_class_name",
+    "shift_corrected",
     "detector_version",
     "file",
     "row",

@@ -15,6 +15,7 @@ from monitor.novelty.detector import Detector
 from monitor.novelty.drift.adaptation import adapt, adapted
 from monitor.novelty.drift.explained_by_shift import split_by_shift
 from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.shift_correction import correction_of
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.drift.source_drift import accept, observation, observe
 from monitor.novelty.trigger.decision import Evidence, TriggerState
@@ -53,6 +54,8 @@ DRIFT: dict[str, Any] = {
     "alone_evidence": 90.0,
     "alone_strength": 9.0,
     "wider_most": 1.0,
+    "corrected_novel": 0.3,
+    "eased_most": 1.0,
     "furthest": 0.1,
     "own_least": 1000,
     "own_mean": 1000,
@@ -107,6 +110,8 @@ def seen(settings: DriftSettings) -> str:
         verdicts.append(verdict.to_json())
     mixed = np.concatenate([case.pools[0] + case.dirt[0], case.new])
     split = split_by_shift(sketch, mixed, ["cam"] * len(mixed))
+    dirty = case.pools[0] + case.dirt[0] * np.linspace(0.5, 1.5, len(case.pools[0]))[:, None]
+    correction = correction_of(sketch, dirty.astype(np.float32), strength=1.0)
     learnt = case.detector
     told = {0: 0, 20: 1, 40: 2, 5: 1}
     for dirt in (0.5 * case.dirt[0], case.dirt[1], 0.7 * case.dirt[2], case.dirt[0]):
@@ -119,6 +124,7 @@ def seen(settings: DriftSettings) -> str:
             state,
             split.explained.tolist(),
             [part.shifted for part in split.sources.values()],
+            correction.ease,
             adapted(learnt, settings),
             learnt.s0(case.pools[1]).tolist(),
             [(one.samples, one.distance) for one in beside.adapted],

@@ -151,6 +151,22 @@ class DriftSettings(SettingsGroup):
         high=100.0,
     )
 
+    corrected_novel: float = setting(
+        0.06,
+        "Share of a shifted source's images in one pool that stay novel once the shift is taken "
+        "back: about what known images have elsewhere, so that neither a shift fills the verdicts "
+        "nor everything in the source becomes invisible.",
+        low=0.0,
+        high=1.0,
+    )
+    eased_most: float = setting(
+        10.0,
+        "Factor by which corrected scores may be eased at most. Corruptions of severity 3 took "
+        "at most five; beyond, images are as strange as any new ones.",
+        low=1.0,
+        high=1000.0,
+    )
+
     # How a shift is learnt.
     furthest: float = setting(
         0.8,
