@@ -70,6 +70,22 @@ def _probed(source: str, said: Mapping[str, Any]) -> str:
     )
 
 
+def _quiet(source: str, said: Mapping[str, Any]) -> str:
+    if "asked" in said:
+        return f"pool {said['pool']}: nothing new after {said['asked']} questions"
+    shifted = "".join(
+        f" and {count} at {where} that are known classes seen differently"
+        for where, count in said.get("explained_by_shift", {}).items()
+        if count
+    )
+    seen = f"{sum(said['novel'].values())} of {said['images']} images look new"
+    return f"pool {said['pool']}: {seen}{shifted}, no more than chance explains; nobody is asked"
+
+
+def _restarted(source: str, said: Mapping[str, Any]) -> str:
+    return f"a worker ({said['role']}) was lost and replaced; its work is done again"
+
+
 def _settled(source: str, said: Mapping[str, Any]) -> str:
     new = ", ".join(f"{number} {name}" for name, number in said["new"].items())
     counts = said["verdicts"]
@@ -113,7 +129,10 @@ _SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
     "questions.opened": _opened,
     "pool.triggered": _triggered,
     "pool.probed": _probed,
+    "pool.quiet": _quiet,
     "pool.unresolved": _unresolved,
+    "actor.restarted": _restarted,
+    "file.returned": lambda source, said: f"{said['file']}: is back, and read again",
     "pool.settled": _settled,
     "class.grown": _grown,
     "class.confirmed": _confirmed,

@@ -7,7 +7,9 @@ then, so that a night's job leaves a readable trace.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -49,6 +51,8 @@ class Output:
         self._next_line = 0.0
         self._stage_ended = False
         self._line_open = False
+        self._live = ""
+        self._lock = threading.RLock()
 
     def __enter__(self) -> Output:
         return self
@@ -68,9 +72,35 @@ class Output:
 
     def note(self, text: str) -> None:
         """Something worth knowing that is not the result."""
-        if not self._quiet:
+        if self._quiet:
+            return
+        with self._lock:
+            if self._live:
+                # Above the live line, which stays the last one.
+                self._stream.write(f"{CLEAR_LINE}{text}\n{self._live}")
+                self._stream.flush()
+                return
             self._close_line()
             click.echo(text, file=self._stream)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there is a terminal on which a line can be written over."""
+        return self._terminal and not self._quiet
+
+    def live(self, text: str) -> None:
+        """The last line of a terminal, written over until it is given an empty text."""
+        if not self.is_live:
+            return
+        with self._lock:
+            before, self._live = self._live, text[: max(self._width() - 1, 1)]
+            if before or self._live:
+                self._stream.write(CLEAR_LINE + self._live)
+                self._stream.flush()
+
+    def _width(self) -> int:
+        # Asked each time: a window can be made larger while it is looked at.
+        return shutil.get_terminal_size().columns
 
     def progress(self, progress: JobProgress) -> None:
         """Show how far a job is, unless that was just shown."""

@@ -8,9 +8,12 @@ import click
 
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, data_for_each, for_each, table
+from monitor.cli.run_log import RunLog, log_option
 from monitor.config import Config
 from monitor.config.load import Loaded
 from monitor.jobs.early_checks import check_detector, check_feed, check_state_is_writable
+from monitor.jobs.from_config import open_existing_store
+from monitor.telemetry.run_glance import glance, next_steps
 
 
 @click.command()
@@ -25,12 +28,14 @@ from monitor.jobs.early_checks import check_detector, check_feed, check_state_is
     metavar="local|auto|none|HOST:PORT",
     help="The Ray to use: start one here, join a cluster, or do without.",
 )
+@log_option
 @with_config
 @with_output
 def run(
     once: bool,
     oracle_column: str | None,
     address: str | None,
+    log_format: str,
     loaded: Loaded,
     output: Output,
 ) -> None:
@@ -53,19 +58,23 @@ def run(
     from actors.run_monitor import run as run_monitor
     from actors.side_services import services
 
+    log = RunLog(output, as_json=log_format == "json")
     if loaded.groups:
         found = run_groups(
-            configs, once=once, listener=lambda group, told: output.note(f"{group}: {told.text}")
+            configs,
+            once=once,
+            listener=lambda group, told: log.tell(told.kind, f"{group}: {told.text}", group=group),
         )
     else:
         # With --once nobody stays to see new questions: 'conclad desk' shows them at any time.
         beside = partial(services, with_desk=not once)
         watch = partial(run_monitor, once=once, services=beside)
-        found = {"": watch(configs[""], listener=lambda told: output.note(told.text))}
+        with log.watching(configs[""], desk=not once):
+            found = {"": watch(configs[""], listener=lambda told: log.tell(told.kind, told.text))}
     summaries = {name: summary.to_dict() for name, summary in found.items()}
     output.result(
         data_for_each(summaries),
-        for_each({name: describe(summary) for name, summary in summaries.items()}),
+        for_each({name: describe(summary, configs[name]) for name, summary in summaries.items()}),
     )
 
 
@@ -80,7 +89,7 @@ def _changed(config: Config, oracle_column: str | None, address: str | None) -> 
     return config
 
 
-def describe(found: dict[str, object]) -> str:
+def describe(found: dict[str, object], config: Config) -> str:
     images, pools = found["images"], found["pools"]
     assert isinstance(images, dict)
     assert isinstance(pools, dict)
@@ -107,4 +116,8 @@ def describe(found: dict[str, object]) -> str:
         )
     if found["unaccounted"]:
         lines.append(f"{found['unaccounted']:,} images are unaccounted for: conclad store check.")
-    return "\n".join(lines)
+    with open_existing_store(config) as store:
+        steps = next_steps(
+            glance(store), config, held=int(pools.get("held", 0)), set_aside=sum(aside.values())
+        )
+    return "\n".join([*lines, "", *(f"Next: {step}." for step in steps)])
