@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install system test check lint types contracts format demo bench evaluate secrets clean
+.PHONY: help first-hour install system test check lint types contracts format demo bench evaluate secrets clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ format: install  ## Let ruff put the code in order
 
 demo: install  ## Watch a feed with surprises; DEMO='--data file.parquet' takes your own images
 	@scripts/demo $(DEMO)
+
+first-hour: install  ## A new user's first hour, from JPEGs to a learnt class, below out/first-hour
+	@rm -rf out/first-hour && mkdir -p out/first-hour
+	$(BIN)/python scripts/first_hour.py out/first-hour
 
 # The datasets of the evaluation; name others with DATA='a.parquet b.parquet'. Where there are none,
 # scenes of our own are drawn: good for trying it out, too easy for figures.
