@@ -21,7 +21,12 @@ from actors.worker import EngineFactory
 from actors.worker_pool import InlineWorkerPool, WorkerPool
 from monitor.config import Config
 from monitor.errors import is_outage
-from monitor.jobs.from_config import current_version, open_engine_of, open_existing_store
+from monitor.jobs.from_config import (
+    as_fitted,
+    current_version,
+    open_engine_of,
+    open_existing_store,
+)
 from monitor.outages import Outages
 from monitor.store import Store, recover
 from monitor.store.account import account
@@ -81,6 +86,7 @@ def run(
         waiting = Waiting(outages, stop, listener, forever=not once)
         store = outer.enter_context(waiting.until_done(lambda: open_existing_store(config, clock)))
         waiting.until_done(lambda: current_version(store))
+        config = waiting.until_done(partial(as_fitted, config, store))
         lease = waiting.until_done(lambda: acquire_lease(store))
         outer.callback(_leave, store, lease)
         waiting.until_done(lambda: recover(store, lease))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from monitor.backbones.backbone_names import check_name
 from monitor.backbones.backbone_spec import PRETRAINED, RANDOM, BackboneSpec
-from monitor.backbones.errors import LayersUnavailable, WeightsChanged
+from monitor.backbones.errors import LayersUnavailable, SizeUnavailable, WeightsChanged
 from monitor.backbones.feature_cache import cache_root
 from monitor.backbones.tiny_network import SIZE, TinyNetwork
 from monitor.backbones.transform import Preprocessing
@@ -49,6 +49,8 @@ class Backbone:
     parts are raw and of different scales, so whoever combines them may weigh them."""
     weights: str
     """SHA-256 over the tensors, the same for the same weights in any file format."""
+    any_size: bool = False
+    """Whether the network takes images of other sizes than it was trained with."""
 
     @property
     def dimension(self) -> int:
@@ -104,7 +106,22 @@ def load_backbone(spec: BackboneSpec, *, cache: Path | None = None) -> Backbone:
             "asked for; give the right file, or remove the hash if the change is meant"
         )
     whole = _multi(network, spec) if spec.layers == "multi" else network
-    return Backbone(spec, whole, preprocessing, _widths(whole, preprocessing.size), weights)
+    any_size = _takes_any_size(network)
+    if spec.size not in (None, preprocessing.size):
+        if not any_size:
+            raise SizeUnavailable(
+                f"backbone {spec.name!r} only takes images of {preprocessing.size} px, not of "
+                f"{spec.size}; remove the size, or choose a convolutional backbone"
+            )
+        preprocessing = preprocessing.at(spec.size)
+    widths = _widths(whole, preprocessing.size)
+    return Backbone(spec, whole, preprocessing, widths, weights, any_size)
+
+
+def _takes_any_size(network: nn.Module) -> bool:
+    """Convolutions do; transformers learn a place for each patch, and timm says so of them."""
+    config = getattr(network, "pretrained_cfg", None)
+    return config is not None and not config.get("fixed_input_size", False)
 
 
 def _tiny() -> tuple[nn.Module, Preprocessing]:

@@ -20,7 +20,7 @@ class BackboneSpec:
     Written as text it is ``NAME[+multi][@WEIGHTS]``:
 
     >>> BackboneSpec.parse("embedded")
-    BackboneSpec(name='embedded', weights=None, layers='pooled', sha256=None)
+    BackboneSpec(name='embedded', weights=None, layers='pooled', sha256=None, size=None)
     >>> spec = BackboneSpec.parse("resnet50+multi@models/swav.pth")
     >>> spec.layers, spec.weights, str(spec)
     ('multi', 'models/swav.pth', 'resnet50+multi@models/swav.pth')
@@ -36,6 +36,8 @@ class BackboneSpec:
     stages before that, one after the other; see `Backbone.blocks`."""
     sha256: str | None = None
     """The weights' hash, as a fingerprint shows it; others are then refused."""
+    size: int | None = None
+    """Height and width of what the network sees; None: what its weights were trained with."""
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -31,6 +31,9 @@ Images = NDArray[np.uint8]
 Features = NDArray[np.float32]
 
 
+#: Instructions that multiply bfloat16; others emulate it, and gain nothing.
+_BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
+
 #: So many images without one finite feature are the engine's fault, not theirs.
 ALL_BROKEN = 4
 
@@ -141,7 +144,8 @@ def open_engine(
     """The fastest engine that is right on this machine, or the one that was asked for.
 
     `auto` takes CUDA if there is a GPU, else OpenVINO if it is installed, else torch. Precision
-    `auto` is float32 on a CPU; on a GPU it is float16, whose error is a tenth of bfloat16's.
+    `auto` is float32 on a CPU, where only a look at labelled images can allow less (see
+    `monitor.jobs.engine_choice`); on a GPU it is float16, whose error is a tenth of bfloat16's.
     Features of different precision do not mix, which the fingerprint sees to. `threads` is for
     CPUs; by default as many as this process may use. `cache` is where translated networks are
     kept; see `cache_root`.
@@ -173,6 +177,24 @@ def open_engine(
     # OpenVINO keeps its own memory and gains nothing from this; torch gains half.
     keep_freed_memory()
     return CpuEngine(backbone, precision, decoding, workers)
+
+
+def is_on_gpu(runtime: Runtime) -> bool:
+    """Whether this choice of engine means a GPU here."""
+    return _runtime(runtime) == "cuda"
+
+
+def has_fast_bfloat16(runtime: Runtime) -> bool:
+    """Whether bfloat16 is worth a look: on OpenVINO, with a processor that computes in it."""
+    return _runtime(runtime) == "openvino" and not _BFLOAT16.isdisjoint(_processor_flags())
+
+
+def _processor_flags() -> set[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return set()
+    return set(next((line for line in lines if line.startswith("flags")), "").split())
 
 
 def available_threads() -> int:

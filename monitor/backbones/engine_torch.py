@@ -59,7 +59,10 @@ class CpuEngine(Engine):
     def __init__(
         self, backbone: Backbone, precision: str, decoding: Decoding, threads: int
     ) -> None:
-        super().__init__(backbone, precision, decoding)
+        # In half the digits each library rounds elsewhere: not what OpenVINO calls bfloat16.
+        super().__init__(
+            backbone, precision if precision == "float32" else f"{precision}-torch", decoding
+        )
         torch.set_num_threads(threads)
         self.workers = threads + 1
         self._module = _FromBytes(backbone)

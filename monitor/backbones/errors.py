@@ -37,6 +37,10 @@ class LayersUnavailable(BackboneError):
     """This network does not show its intermediate stages."""
 
 
+class SizeUnavailable(BackboneError):
+    """This network only takes images of the size that it was trained with."""
+
+
 class UnsupportedPreprocessing(BackboneError):
     """The weights want their images prepared in a way that we do not offer."""
 

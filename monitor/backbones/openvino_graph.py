@@ -20,6 +20,7 @@ import timm
 import torch
 
 from monitor.backbones.backbone import Backbone
+from monitor.backbones.errors import EngineUnavailable
 from monitor.backbones.feature_cache import cache_root
 
 # The translator reports each use to its makers over the network. A monitor must not; without
@@ -40,7 +41,14 @@ def compiled(
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": threads,
     }
-    return ov.Core().compile_model(_from_bytes(backbone, images, cache), "CPU", options)
+    model = ov.Core().compile_model(_from_bytes(backbone, images, cache), "CPU", options)
+    used = model.get_property("INFERENCE_PRECISION_HINT").get_type_name()
+    if used != _HINTS[precision]:
+        raise EngineUnavailable(
+            f"OpenVINO computes in {used} on this processor, not in {precision}: its features "
+            "would not be what they are called; choose precision float32, and fit again"
+        )
+    return model
 
 
 def _from_bytes(backbone: Backbone, images: int, cache: Path | None) -> Any:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,14 @@ class Preprocessing:
             std=_three(config["std"]),
             squash=mode == "squash",
         )
+
+    def at(self, size: int) -> Preprocessing:
+        """The same recipe for a smaller or larger square, cut out of the same part of an image.
+
+        >>> Preprocessing(224, 256, "bicubic", (0.5,) * 3, (0.5,) * 3).at(160).edge
+        182
+        """
+        return replace(self, size=size, edge=math.floor(self.edge * size / self.size))
 
     @property
     def decode_side(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from monitor.backbones.engine import Engine
     from monitor.evaluation.labelled_features import LabelledFeatures
     from monitor.evaluation.live_monitor import States, Steps
     from monitor.evaluation.plan_cell import Cell
@@ -100,6 +102,18 @@ _NOT_LIVE = {
     help="What embeds --data: a named choice or any timm model; the embedded one if none is "
     "given. Repeatable.",
 )
+@click.option(
+    "--precision",
+    type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
+    default="auto",
+    show_default=True,
+    help="Of --backbone; 'auto' chooses as 'conclad fit' does.",
+)
+@click.option(
+    "--input-size",
+    type=click.IntRange(32, 1024),
+    help="What --backbone sees, in pixels; chosen as 'conclad fit' does if not given.",
+)
 @click.option("--plan", "plan_name", help="Start from a named plan; options given besides it win.")
 @click.option("--initial", type=int, help="Classes known at first.")
 @click.option(
@@ -168,6 +182,8 @@ def evaluate(
     data: tuple[Path, ...],
     label_column: str,
     backbone: tuple[str, ...],
+    precision: str,
+    input_size: int | None,
     plan_name: str | None,
     reference: str,
     jobs: int,
@@ -197,6 +213,8 @@ def evaluate(
         raise click.UsageError("--shift needs images: give --data F.parquet")
     if shift and live:
         raise click.UsageError("--shift and --live measure different things; give one of them")
+    how = {"precision": precision, "size": input_size or "auto"}
+    load = partial(_datasets, features, data, label_column, backbone, how)
     live_changes = {name: changes.pop(name) for name in _LIVE}
     if not live:
         _refuse(live_changes, _LIVE, "only means something with --live")
@@ -209,7 +227,7 @@ def evaluate(
     if live:
         _refuse({**changes, "plan": plan_name}, {**_NOT_LIVE, "plan": "--plan"}, _UNUSED)
         live_changes |= {name: changes[name] for name in ("seeds", "budgets")}
-        _live(features, data, label_column, backbone, live_changes, out, jobs=jobs, force=force)
+        _live(load, live_changes, out, jobs=jobs, force=force)
         return
     # Imported only now: they bring scientific libraries that take seconds to load.
     from monitor.evaluation.plan_runner import run_plan
@@ -218,7 +236,7 @@ def evaluate(
     plan = (named_plan(plan_name) if plan_name else EvaluationPlan()).with_changes(**changes)
     # A mistake in the plan is told before minutes of embedding.
     plan.checked()
-    datasets = _datasets(features, data, label_column, backbone)
+    datasets = load()
     outcome = run_plan(plan, datasets, out, jobs=jobs, force=force, progress=_show)
     _report(outcome, out, reference)
 
@@ -234,10 +252,7 @@ def _refuse(given: Mapping[str, Any], options: Mapping[str, str], why: str) -> N
 
 
 def _live(
-    features: tuple[Path, ...],
-    data: tuple[Path, ...],
-    label_column: str,
-    backbones: tuple[str, ...],
+    load: Callable[[], list[LabelledFeatures]],
     changes: Mapping[str, Any],
     out: Path,
     *,
@@ -249,10 +264,7 @@ def _live(
     from monitor.evaluation.live_run import run_live
 
     plan = LivePlan().with_changes(**changes).checked()
-    datasets = _datasets(features, data, label_column, backbones)
-    outcome = run_live(
-        plan, datasets, out, live_steps(), jobs=jobs, force=force, progress=_show_feed
-    )
+    outcome = run_live(plan, load(), out, live_steps(), jobs=jobs, force=force, progress=_show_feed)
     if outcome.records:
         for table in write_live_report(outcome.records, outcome.meta, out):
             click.echo(f"{table.title}\n\n{table.markdown()}\n")
@@ -361,6 +373,7 @@ def _datasets(
     data: tuple[Path, ...],
     label_column: str,
     backbones: tuple[str, ...],
+    how: Mapping[str, Any],
 ) -> list[LabelledFeatures]:
     from monitor.evaluation.labelled_features import load_features
 
@@ -376,11 +389,35 @@ def _datasets(
                     path,
                     label_column=label_column,
                     backbone=backbone,
+                    engine=partial(_engine_as_fitted, path, label_column, backbone, how),
                     progress=_embedding(f"{path} with {backbone}"),
                     rejected=_left_out,
                 )
             )
     return loaded
+
+
+def _engine_as_fitted(
+    path: Path, label_column: str, backbone: str, how: Mapping[str, Any]
+) -> Engine:
+    """What ``conclad fit`` would embed these images with."""
+    from monitor.config.schema import BackboneSection, ColumnsSection, Config, FeedSection
+    from monitor.jobs.engine_choice import with_chosen_input
+    from monitor.jobs.from_config import open_engine_of
+
+    config, choice = with_chosen_input(
+        Config(
+            feed=FeedSection(columns=ColumnsSection(label=label_column)),
+            backbone=BackboneSection(name=backbone, **how),
+        ),
+        [path],
+    )
+    if choice is not None:
+        click.echo(
+            f"{path} with {backbone}: {choice.precision} at {choice.size} px, {choice.reason}",
+            err=True,
+        )
+    return open_engine_of(config)
 
 
 def _embedding(what: str) -> Callable[[int, int], None]:

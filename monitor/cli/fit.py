@@ -81,6 +81,31 @@ def _could_see(fitted: Fitted) -> list[str]:
     return lines
 
 
+def _chosen(fitted: Fitted) -> list[str]:
+    """What was compared before precision and input size were chosen."""
+    choice = fitted.choice
+    if choice is None or not choice.tried:
+        return []
+    rows = [
+        (
+            one.precision,
+            f"{one.size}",
+            f"{100 * one.apart:.2f}",
+            f"{100 * one.left_out:.2f}",
+            f"{one.agreement:.3f}",
+        )
+        for one in choice.tried
+    ]
+    header = ("precision", "px", "AUROC, known", "left out", "rank agreement")
+    return [
+        "",
+        table(header, rows),
+        f"Chosen on {choice.images:,} of the images ({choice.native} px): {choice.precision} at "
+        f"{choice.size} px, {choice.reason}.",
+        "",
+    ]
+
+
 def describe(fitted: Fitted) -> str:
     rows = [
         (
@@ -105,9 +130,10 @@ def describe(fitted: Fitted) -> str:
         lines.append(f"Rejected: {reasons}.")
     if fitted.unlabelled:
         lines.append(f"Left out: {fitted.unlabelled:,} images without a label.")
+    lines += _chosen(fitted)
     said = "is in use" if fitted.is_new else "was fitted from the same images before"
     lines.append(
         f"Detector version {fitted.version} {said} (backbone {fitted.backbone}, "
-        f"{fitted.precision}, {duration(fitted.seconds)})."
+        f"{fitted.precision}, {fitted.input_size} px, {duration(fitted.seconds)})."
     )
     return "\n".join(lines)

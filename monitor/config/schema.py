@@ -107,7 +107,15 @@ class BackboneSection(Section):
     )
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
-        description="'auto' is float32 on a CPU and float16 on a GPU. Fit and score with the same.",
+        description="'auto': what the detector was fitted with. 'conclad fit' takes bfloat16 where "
+        "the processor has it and the labelled images show that it costs nothing, else float32; "
+        "float16 on a GPU.",
+    )
+    size: Annotated[int, Field(ge=32, le=1024)] | Literal["auto"] = Field(
+        default="auto",
+        description="Height and width of what the backbone sees, in pixels. 'auto': what the "
+        "detector was fitted with. 'conclad fit' takes less than the backbone's own size for "
+        "small images where the labelled ones show that it costs nothing.",
     )
     threads: int | None = Field(
         default=None, ge=1, description="For CPUs; by default as many as the process may use."

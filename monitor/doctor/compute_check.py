@@ -12,7 +12,7 @@ import numpy as np
 from monitor.config import Config
 from monitor.doctor.findings import Check, good, problem, warning
 from monitor.errors import ConcladError
-from monitor.jobs.from_config import load_detector, open_engine_of
+from monitor.jobs.from_config import as_fitted, load_detector, open_engine_of
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.store import Store
 
@@ -36,7 +36,8 @@ def devices() -> Check:
 def backbone(config: Config, store: Store | None) -> Iterator[Check]:
     """Load the weights, start the engine, embed one black image, ask the detector."""
     try:
-        with open_engine_of(config) as engine:
+        fitted = config if store is None else as_fitted(config, store)
+        with open_engine_of(fitted) as engine:
             size = engine.backbone.preprocessing.size
             black = np.zeros((1, size, size, 3), np.uint8)
             engine.embed(black)
@@ -46,8 +47,8 @@ def backbone(config: Config, store: Store | None) -> Iterator[Check]:
             fingerprint = engine.fingerprint
             yield good(
                 "backbone",
-                f"{fingerprint.backbone} on {engine.runtime} in {fingerprint.precision}, "
-                f"{fingerprint.dimension} features, {seconds * 1000:.0f} ms for a single image",
+                f"{fingerprint.backbone} on {engine.runtime} in {fingerprint.precision} at {size} "
+                f"px, {fingerprint.dimension} features, {seconds * 1000:.0f} ms for a single image",
             )
     except ConcladError as error:
         yield problem("backbone", str(error))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from monitor.backbones.backbone import load_backbone
 from monitor.backbones.backbone_spec import BackboneSpec
-from monitor.backbones.engine import open_engine
+from monitor.backbones.engine import Engine, open_engine
 from monitor.evaluation.labelled_features import LabelledFeatures, labelled_features
 from monitor.feed.contract import Columns
 from monitor.feed.labelled_dataset import RejectedSample, embed_dataset
@@ -18,6 +18,7 @@ def load_images(
     *,
     label_column: str = "label",
     backbone: str = "embedded",
+    engine: Callable[[], Engine] | None = None,
     cache: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
     rejected: Callable[[tuple[RejectedSample, ...]], None] | None = None,
@@ -25,12 +26,13 @@ def load_images(
     """Embed a Parquet file or a folder of class folders, or find it in the cache.
 
     Images that cannot be decoded are left out and handed to ``rejected``: an evaluation of the
-    rest is still worth having, but never without a word about it.
+    rest is still worth having, but never without a word about it. ``engine`` opens what embeds
+    them; by default the backbone as it was trained, in the precision that needs no choice.
     """
     spec = BackboneSpec.parse(backbone)
-    with open_engine(load_backbone(spec, cache=cache)) as engine:
+    with engine() if engine else open_engine(load_backbone(spec, cache=cache)) as opened:
         embedded = embed_dataset(
-            [path], engine, columns=Columns(label=label_column), cache=cache, progress=progress
+            [path], opened, columns=Columns(label=label_column), cache=cache, progress=progress
         )
     if embedded.rejected and rejected is not None:
         rejected(embedded.rejected)

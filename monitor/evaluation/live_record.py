@@ -16,7 +16,7 @@ from monitor.evaluation.live_monitor import LiveMonitor, Steps, Taken
 from monitor.evaluation.live_naive import live_alarms
 from monitor.evaluation.live_plan import LivePlan
 from monitor.evaluation.live_pools import PoolByPool
-from monitor.evaluation.plan_cell import auroc
+from monitor.novelty.class_separation import auroc
 from monitor.novelty.detector import Detector
 from monitor.novelty.settled_verdicts import NEW
 from monitor.novelty.trigger.decision import MONTH

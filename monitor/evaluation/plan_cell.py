@@ -21,6 +21,7 @@ from monitor.evaluation.methods.base import (
 from monitor.evaluation.methods.registry import Labels
 from monitor.evaluation.oracle import Oracle
 from monitor.evaluation.protocol import BoolArray, Stream, Task, labels_for
+from monitor.novelty.class_separation import auroc
 
 Record = dict[str, Any]
 
@@ -117,18 +118,6 @@ def _run_task(
         "found": list(seen.found),
         "evidence": dict(seen.evidence),
     }
-
-
-def auroc(new: ScoreArray, old: ScoreArray) -> float:
-    """The chance that a new sample scores above an old one, ties counting half.
-
-    >>> auroc(np.array([0.9, 0.5]), np.array([0.5, 0.1]))
-    0.875
-    """
-    ordered = np.sort(old)
-    below = np.searchsorted(ordered, new, side="left").sum()
-    not_above = np.searchsorted(ordered, new, side="right").sum()
-    return float((below + not_above) / (2 * len(new) * len(old)))
 
 
 def _labels_allowed(cell: Cell, pool_size: int) -> int:

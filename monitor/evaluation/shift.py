@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.evaluation.errors import ShiftError
-from monitor.evaluation.plan_cell import auroc
 from monitor.evaluation.protocol import labels_for
 from monitor.evaluation.shift_data import ShiftedFeatures
 from monitor.evaluation.shift_feeds import Record, watched, watched_without_shift
+from monitor.novelty.class_separation import auroc
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.adaptation import adapt
 from monitor.novelty.drift.source_drift import Sketch

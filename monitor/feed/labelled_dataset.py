@@ -27,6 +27,9 @@ from monitor.plain_text import path_problem
 CHUNK = 512
 """Images a cache file holds, and what an interruption can cost: some seconds on two cores."""
 
+_TOGETHER = 8
+"""Neighbouring rows in a sample: reading one row of a group costs as much as reading several."""
+
 Progress = Callable[[int, int], None]
 """Called with the images done and the images there are."""
 
@@ -113,6 +116,44 @@ def embed_dataset(
     )
 
 
+def sample_dataset(
+    files: Sequence[str | os.PathLike[str]], count: int, *, columns: Columns | None = None
+) -> list[LabelledImage]:
+    """About ``count`` labelled images from evenly over the collection, the same every time.
+
+    Rows are taken a few together, so that not more of a large collection is read than needed.
+    """
+    folder = class_folder(files)
+    if folder is not None:
+        paths = list(class_images(folder))
+        step = max(1.0, len(paths) / count)
+        chosen = [paths[int(place * step)] for place in range(min(count, len(paths)))]
+        samples: Iterator[LabelledImage] = (_of_file(folder, path) for path in chosen)
+    else:
+        columns = columns or Columns()
+        source, specs = _planned(files, columns, True)
+        samples = _rows(source, columns, _spread(specs, count))
+    return [s for s in samples if isinstance(s.image, bytes) and (s.label or "").strip()]
+
+
+def _spread(specs: list[PlannedBatch], count: int) -> list[PlannedBatch]:
+    """Parts of batches, a few rows each and evenly apart, ``count`` rows in all."""
+    total = sum(spec.rows for spec in specs)
+    if total <= count:
+        return specs
+    gap = total / (count / _TOGETHER)
+    parts: list[PlannedBatch] = []
+    passed, due = 0, 0.0
+    for spec in specs:
+        while due < passed + spec.rows:
+            first = int(due) - passed
+            rows = min(_TOGETHER, spec.rows - first)
+            parts.append(PlannedBatch(spec.file, spec.first_row + first, rows))
+            due += gap
+        passed += spec.rows
+    return parts
+
+
 def _chunk(some: list[LabelledImage], engine: Engine, store: FeatureCache) -> Chunk:
     """Features of the samples that have an image, from the cache or computed and put there."""
     unread = {i: s.image for i, s in enumerate(some) if isinstance(s.image, Rejected)}
@@ -140,13 +181,19 @@ def _computed(images: list[bytes], engine: Engine) -> Chunk:
 def _from_parquet(
     files: Sequence[str | os.PathLike[str]], columns: Columns, need_label: bool
 ) -> tuple[int, Iterator[LabelledImage]]:
+    source, specs = _planned(files, columns, need_label)
+    return sum(spec.rows for spec in specs), _rows(source, columns, specs)
+
+
+def _planned(
+    files: Sequence[str | os.PathLike[str]], columns: Columns, need_label: bool
+) -> tuple[FeedStorage, list[PlannedBatch]]:
     source, found = find_files(files)
-    specs = [
+    return source, [
         spec
         for file in found
         for spec in plan_batches(source, file, columns, need_label=need_label)
     ]
-    return sum(spec.rows for spec in specs), _rows(source, columns, specs)
 
 
 def _rows(
@@ -165,22 +212,20 @@ def _rows(
 
 def _from_folders(folder: Path) -> tuple[int, Iterator[LabelledImage]]:
     paths = list(class_images(folder))
-
-    def read(path: Path) -> LabelledImage:
-        name = path.relative_to(folder).as_posix()
-        problem = path_problem(name)
-        if problem is not None:
-            return LabelledImage(
-                "", None, str(path), Rejected(Reason.BAD_ID, f"its name {problem}")
-            )
-        try:
-            image: bytes | Rejected = path.read_bytes() or Rejected(
-                Reason.NO_IMAGE, "the file is empty"
-            )
-        except OSError as error:
-            image = Rejected(Reason.UNREADABLE, error.strerror or type(error).__name__)
-        return LabelledImage(name, name.split("/", 1)[0], str(path), image)
-
     if not paths:
         raise SourceError(f"{folder}: no class folder with images in it; check the path")
-    return len(paths), (read(path) for path in paths)
+    return len(paths), (_of_file(folder, path) for path in paths)
+
+
+def _of_file(folder: Path, path: Path) -> LabelledImage:
+    name = path.relative_to(folder).as_posix()
+    problem = path_problem(name)
+    if problem is not None:
+        return LabelledImage("", None, str(path), Rejected(Reason.BAD_ID, f"its name {problem}"))
+    try:
+        image: bytes | Rejected = path.read_bytes() or Rejected(
+            Reason.NO_IMAGE, "the file is empty"
+        )
+    except OSError as error:
+        image = Rejected(Reason.UNREADABLE, error.strerror or type(error).__name__)
+    return LabelledImage(name, name.split("/", 1)[0], str(path), image)

@@ -15,8 +15,10 @@ import numpy as np
 from monitor.config import Config
 from monitor.feed.class_gallery import Gallery
 from monitor.feed.labelled_dataset import EmbeddedDataset, LabelledImage, embed_dataset
+from monitor.jobs.engine_choice import EngineChoice, with_chosen_input
 from monitor.jobs.errors import AlreadyFitted
 from monitor.jobs.from_config import (
+    as_fitted,
     columns_of,
     decoding_of,
     open_engine_of,
@@ -71,6 +73,10 @@ class Fitted:
     seconds: float
     sensitivity: Sensitivity | None = None
     """What the trigger would notice; None where too few classes are known to judge by."""
+    input_size: int | None = None
+    choice: EngineChoice | None = None
+    """How precision and input size were chosen; None where the configuration or an earlier fit
+    left no choice."""
 
     def to_dict(self) -> dict[str, Any]:
         from dataclasses import asdict
@@ -94,6 +100,9 @@ def fit(
     """
     began = time.monotonic()
     gallery = Gallery(decoding_of(config), seed=config.fit.seed)
+    with open_store(config) as store:
+        config = as_fitted(config, store)
+    config, choice = with_chosen_input(config, data, cache=cache)
     with open_engine_of(config) as engine, open_store(config) as store:
         dataset = embed_dataset(
             data,
@@ -135,6 +144,8 @@ def fit(
         precision=detector.fingerprint.precision,
         seconds=time.monotonic() - began,
         sensitivity=could_see,
+        input_size=detector.fingerprint.input_size,
+        choice=choice,
     )
 
 

@@ -17,10 +17,11 @@ from monitor.novelty.settings import MethodSettings
 from monitor.store import Store
 from monitor.store.database import DATABASE_FILE
 from monitor.store.records import Version
-from monitor.store.snapshots import load_snapshot
+from monitor.store.snapshots import load_snapshot, read_fingerprint
 from monitor.store.store import Clock
 
 if TYPE_CHECKING:
+    from monitor.backbones.backbone_spec import BackboneSpec
     from monitor.backbones.engine import Engine
     from monitor.images.decode import Decoding
 
@@ -46,25 +47,59 @@ def settings_of(config: Config) -> MethodSettings:
     return preset_settings(config.novelty.preset).replace(**config.novelty.settings)
 
 
-def open_engine_of(config: Config) -> Engine:
-    """Load the backbone and start what runs it; takes seconds and some hundred megabytes."""
-    # Here rather than above: torch and timm take seconds and half a gigabyte, and most of those
-    # who read a configuration never embed anything.
-    from monitor.backbones.backbone import load_backbone
+def backbone_spec_of(config: Config) -> BackboneSpec:
     from monitor.backbones.backbone_spec import BackboneSpec
-    from monitor.backbones.engine import open_engine
 
     chosen = config.backbone
     spec = BackboneSpec.parse(chosen.name, sha256=chosen.sha256)
-    if chosen.weights is not None:
-        spec = replace(spec, weights=chosen.weights)
+    size = None if chosen.size == "auto" else chosen.size
+    return replace(spec, weights=chosen.weights or spec.weights, size=size)
+
+
+def open_engine_of(config: Config) -> Engine:
+    """Load the backbone and start what runs it; takes seconds and some hundred megabytes.
+
+    Where the state holds a detector, ask :func:`as_fitted` first.
+    """
+    # Here rather than above: torch and timm take seconds and half a gigabyte, and most of those
+    # who read a configuration never embed anything.
+    from monitor.backbones.backbone import load_backbone
+    from monitor.backbones.engine import open_engine
+
     return open_engine(
-        load_backbone(spec),
-        runtime=chosen.engine,
-        precision=chosen.precision,
-        threads=chosen.threads,
+        load_backbone(backbone_spec_of(config)),
+        runtime=config.backbone.engine,
+        precision=config.backbone.precision,
+        threads=config.backbone.threads,
         decoding=decoding_of(config),
     )
+
+
+def as_fitted(config: Config, store: Store) -> Config:
+    """The configuration with what it leaves to the detector in use: precision and input size.
+
+    What it says itself stays as it is; where that is not what the detector was fitted on, the
+    detector is refused later.
+    """
+    with store.reading() as tx:
+        version = tx.versions.current()
+    if version is None:
+        return config
+    fitted = read_fingerprint(store.folder, version.snapshot, sha256=version.sha256)
+    return with_input(config, fitted.precision, fitted.input_size)
+
+
+def with_input(config: Config, precision: str, size: int | None) -> Config:
+    """The configuration with these in place of ``auto``."""
+    found: dict[str, object] = {}
+    if config.backbone.precision == "auto":
+        computed, _, by = precision.partition("-")
+        found["precision"] = computed
+        if by and config.backbone.engine == "auto":
+            found["engine"] = by
+    if config.backbone.size == "auto" and size is not None:
+        found["size"] = size
+    return config.model_copy(update={"backbone": config.backbone.model_copy(update=found)})
 
 
 def load_detector(store: Store, version: Version, fingerprint: Fingerprint) -> Detector:

@@ -20,6 +20,7 @@ from monitor.images.image_identity import image_key
 from monitor.images.reject_reasons import Reason, Rejected
 from monitor.jobs.feature_stream import Part, Piece
 from monitor.jobs.from_config import (
+    as_fitted,
     current_version,
     load_detector,
     open_engine_of,
@@ -86,7 +87,7 @@ def score(
         version = current_version(store)
         with store.reading() as tx:
             corrections = read_corrections(tx)
-        with open_engine_of(config) as engine:
+        with open_engine_of(as_fitted(config, store)) as engine:
             detector = load_detector(store, version, engine.fingerprint)
             owner = {
                 "detector_version": version.number,

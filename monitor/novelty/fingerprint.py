@@ -14,7 +14,7 @@ class Fingerprint:
     """Everything that changes a feature vector for the same image.
 
     Two runs with equal fingerprints produce interchangeable features. Precision is part of
-    it because bfloat16 moves a feature by up to one percent, which is more than the distance
+    it because bfloat16 moves a feature by a tenth of its length, which is more than the distance
     between T_inner and many known samples.
 
     >>> f = Fingerprint("embedded", "00" * 32, "{}", 1280, "float32")
@@ -48,6 +48,12 @@ class Fingerprint:
     def of_features(cls, dimension: int) -> Fingerprint:
         """For features that somebody else computed: only their width is known."""
         return cls("precomputed", "", "{}", dimension, "float32")
+
+    @property
+    def input_size(self) -> int | None:
+        """Height and width of what the backbone sees; None for features computed elsewhere."""
+        size = json.loads(self.preprocessing).get("size")
+        return None if size is None else int(size)
 
     def difference(self, other: Fingerprint) -> str:
         """The fields in which the two differ, as a person would say it; empty when equal."""

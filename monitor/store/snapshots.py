@@ -124,6 +124,11 @@ def read_meta(folder: Folder, name: str, *, sha256: str | None = None) -> dict[s
     return meta
 
 
+def read_fingerprint(folder: Folder, name: str, *, sha256: str | None = None) -> Fingerprint:
+    """What made the features that a snapshot understands, without reading any array."""
+    return Fingerprint.from_dict(_sealed(folder, name, sha256)["fingerprint"])
+
+
 def verify_snapshot(folder: Folder, name: str, sha256: str | None = None) -> None:
     """Check everything that can be checked without making a detector of it."""
     _checked(folder, name, None, sha256)

@@ -22,6 +22,7 @@ from monitor.backbones.engine import (
     Precision,
     Runtime,
     available_threads,
+    has_fast_bfloat16,
     open_engine,
 )
 from monitor.backbones.errors import EngineFailure, EngineUnavailable
@@ -120,6 +121,8 @@ def test_the_translator_does_not_phone_home(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("runtime", ["torch", "openvino"])
 def test_bfloat16_is_near_and_has_its_own_fingerprint(runtime: Runtime, tmp_path: Path) -> None:
+    if runtime == "openvino" and not has_fast_bfloat16(runtime):
+        pytest.skip("this processor has no bfloat16")
     backbone = load_backbone(BackboneSpec("tiny"))
     with (
         open_engine(backbone, runtime=runtime, precision="float32", cache=tmp_path) as exact,
@@ -127,7 +130,9 @@ def test_bfloat16_is_near_and_has_its_own_fingerprint(runtime: Runtime, tmp_path
     ):
         images = random_images(exact, 8)
         assert distance(rough.embed(images), exact.embed(images)) < 0.02
-        assert rough.fingerprint.precision == "bfloat16"
+        # Each library rounds in its own places: their features are not interchangeable.
+        said = {"torch": "bfloat16-torch", "openvino": "bfloat16"}[runtime]
+        assert rough.fingerprint.precision == said
         assert rough.fingerprint.digest() != exact.fingerprint.digest()
 
 

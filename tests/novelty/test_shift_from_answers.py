@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from monitor.evaluation.plan_cell import auroc
 from monitor.novelty.arrays import Floats
+from monitor.novelty.class_separation import auroc
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.adaptation import adapt, adapted
 from monitor.novelty.drift.settings import DriftSettings
