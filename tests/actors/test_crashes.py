@@ -27,6 +27,7 @@ ELSEWHERE = (
     "purge.",
     "release.",
     "retention.",
+    "spool.",
     "backup.",
 )
 POINTS = [name for name in declared() if not name.startswith(ELSEWHERE)]
