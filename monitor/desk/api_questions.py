@@ -95,7 +95,14 @@ def export(ask: Ask) -> Response:
 
 def import_answers(ask: Ask) -> models.ImportedOut:
     parsed = read_answers(_ENDINGS[ask.params["kind"]], ask.body)
-    done = take_in(ask.store, parsed, who=ask.person.name, content=ask.body)
+    done = take_in(
+        ask.store,
+        parsed,
+        who=ask.person.name,
+        content=ask.body,
+        turn=ask.turn,
+        is_wanted=lambda: not ask.is_gone(),
+    )
     return models.ImportedOut(
         counts=done.counts,
         records=[

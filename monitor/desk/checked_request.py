@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,10 @@ class Ask:
     key: bytes
     cookies: Mapping[str, str]
     oidc: OpenIdClient | None
+    turn: Callable[[], AbstractContextManager[None]]
+    """Waits for one's turn to write; for handlers that write in many small steps."""
+    is_gone: Callable[[], bool]
+    """Whether the client has left, so that nobody would read the answer."""
 
     @property
     def config(self) -> DeskConfig:

@@ -35,6 +35,10 @@ class WrongMethod(DeskError):
     status = 405
 
 
+class TooSlow(DeskError):
+    status = 408
+
+
 class TooLarge(DeskError):
     status = 413
 

@@ -7,15 +7,18 @@ came from, the size and type of the body, and at last its values.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import hmac
 import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from urllib.parse import urlsplit
 
+from anyio import from_thread
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -32,6 +35,7 @@ from monitor.desk.errors import (
     SignInNeeded,
     TooLarge,
     TooMany,
+    TooSlow,
     Unprocessable,
     WrongMethod,
     WrongType,
@@ -40,8 +44,8 @@ from monitor.desk.feed_pictures import FeedPictures
 from monitor.desk.http_replies import error_reply, with_headers
 from monitor.desk.openid import OpenIdClient
 from monitor.desk.pool_map import PoolMaps
-from monitor.desk.proxy_sign_in import person_of_proxy
-from monitor.desk.rate_limits import Limiter
+from monitor.desk.proxy_sign_in import address_of, person_of_proxy
+from monitor.desk.rate_limits import Limiter, share_of
 from monitor.desk.route_rules import Rule
 from monitor.desk.tokens import Holder, Role, holder_of, holders
 from monitor.errors import ConcladError
@@ -49,6 +53,9 @@ from monitor.store.store import Store
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 CSRF_HEADER = "x-csrf-token"
+BODY_SECONDS = 60
+"""For the largest import over a slow line; what comes slower is a connection held on purpose."""
+
 log = logging.getLogger(__name__)
 
 
@@ -63,6 +70,7 @@ class Guard:
         *,
         settings: Config | None = None,
         requests: Limiter | None = None,
+        arrivals: Limiter | None = None,
         attempts: Limiter | None = None,
         whoami: Callable[[], str] = getpass.getuser,
     ) -> None:
@@ -76,6 +84,8 @@ class Guard:
         # A page with sixty questions asks for some two hundred pictures at once; after that,
         # fifty a second are more than a person can cause, and a loop gone wild is slowed down.
         self._requests = requests or Limiter(rate=50, burst=600)
+        # Before anybody is asked for: fifty people behind one router, each with a page to load.
+        self._arrivals = arrivals or Limiter(rate=500, burst=5000)
         # Guessing 256 bits is hopeless at any rate; this keeps the log short.
         self._attempts = attempts or Limiter(rate=0.2, burst=10)
         # Changes wait for each other here, first come first served. SQLite would let them wait as
@@ -132,12 +142,20 @@ class Guard:
         raise NoSuchPage("there is no such page")
 
     async def _answer(self, request: Request, rule: Rule, params: dict[str, str]) -> Response:
-        known, person = await run_in_threadpool(self._person, request)
-        client = person.name or (request.client.host if request.client else "?")
-        if not self._requests.allows(client):
+        address = share_of(address_of(request, self._config))
+        if not self._arrivals.allows(address):
+            raise TooMany("too many requests from this address; wait a moment")
+        if rule.form and not self._attempts.allows(address):
+            raise TooMany("too many attempts from this address; wait a minute")
+        try:
+            known, person = await run_in_threadpool(self._person, request)
+        except SignInNeeded:
+            # A wrong token costs its own address an attempt; right ones go on working there.
+            if not self._attempts.allows(address):
+                raise TooMany("too many attempts from this address; wait a minute") from None
+            raise
+        if not self._requests.allows(person.name or address):
             raise TooMany("too many requests; wait a moment")
-        if rule.form and not self._attempts.allows(client):
-            raise TooMany("too many attempts; wait a minute")
         if rule.role > person.role:
             if person.role is Role.PUBLIC:
                 raise SignInNeeded("sign in, or send a token: Authorization: Bearer …")
@@ -159,8 +177,10 @@ class Guard:
             key=self._key,
             cookies=request.cookies,
             oidc=self._oidc,
+            turn=partial(_turn, self._turn),
+            is_gone=lambda: from_thread.run(request.is_disconnected),
         )
-        if rule.changes:
+        if rule.changes and not rule.in_turns:
             async with self._turn:
                 found = await run_in_threadpool(rule.handler, ask)
         else:
@@ -261,16 +281,31 @@ async def _body(request: Request, rule: Rule) -> object:
 async def _read(request: Request, most: int) -> bytes:
     """The body, unless it is larger than the rule allows; what it claims is not believed."""
     message = f"the body is larger than {most} bytes"
-    if int(request.headers.get("content-length") or 0) > most:
+    claimed = request.headers.get("content-length") or "0"
+    if not claimed.isdecimal() or len(claimed) > 15 or int(claimed) > most:
         raise TooLarge(message)
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise TooLarge(message)
-        parts.append(part)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise TooLarge(message)
+                parts.append(part)
+    except TimeoutError:
+        raise TooSlow(f"the body did not come within {BODY_SECONDS} seconds") from None
     return b"".join(parts)
+
+
+@contextlib.contextmanager
+def _turn(turn: asyncio.Lock) -> Iterator[None]:
+    """Wait for one's turn to write, from the thread of a handler."""
+    from_thread.run(turn.acquire)
+    try:
+        yield
+    finally:
+        from_thread.run_sync(turn.release)
 
 
 def _words(error: ValidationError) -> str:

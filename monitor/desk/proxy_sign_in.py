@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 
 from starlette.requests import Request
 
-from monitor.config.desk_section import ProxySection, RoleWord
+from monitor.config.desk_section import DeskSection, ProxySection, RoleWord
 from monitor.desk.tokens import Holder, Role
 from monitor.people.class_names import clean_name
 from monitor.people.errors import BadName
@@ -51,11 +51,47 @@ def role_of(
     return max(found, default=None)
 
 
-def _believed(request: Request, proxy: ProxySection) -> bool:
-    if request.client is None:
+def is_proxy(address: str, desk: DeskSection) -> bool:
+    """Whether connections from there are a proxy's, which carries many people.
+
+    The addresses have a default, so they count only where something says that there is a proxy.
+    """
+    if desk.proxy.user_header is None and desk.address is None:
         return False
+    return _among(address, desk.proxy)
+
+
+def address_of(request: Request, desk: DeskSection) -> str:
+    """Where a request comes from: what a proxy of ours says, else where the connection does.
+
+    Each proxy adds the address that it was reached from at the end, so the last one that is no
+    proxy of ours is the one that can be believed.
+    """
+    direct = request.client.host if request.client else "?"
+    if not is_proxy(direct, desk):
+        return direct
+    listed = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
+    for one in reversed([word.strip() for word in listed]):
+        if not _is_address(one):
+            break
+        if not _among(one, desk.proxy):
+            return one
+    return direct
+
+
+def _believed(request: Request, proxy: ProxySection) -> bool:
+    return request.client is not None and _among(request.client.host, proxy)
+
+
+def _is_address(text: str) -> bool:
     try:
-        address = ip_address(request.client.host)
+        ip_address(text)
     except ValueError:
         return False
-    return any(address in ip_network(one) for one in proxy.addresses)
+    return True
+
+
+def _among(address: str, proxy: ProxySection) -> bool:
+    return _is_address(address) and any(
+        ip_address(address) in ip_network(one) for one in proxy.addresses
+    )

@@ -5,10 +5,26 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address, ip_network
 from threading import Lock
 
 MOST_CLIENTS = 4096
 """Buckets kept; the one that was idle longest goes first, and it was full again anyway."""
+
+
+def share_of(address: str) -> str:
+    """Whose bucket an address fills: of IPv6 everybody has 2^64, so those are one.
+
+    >>> share_of("192.0.2.7"), share_of("2001:db8::1:2"), share_of("?")
+    ('192.0.2.7', '2001:db8::/64', '?')
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address):
+        return str(found.ipv4_mapped or ip_network((found, 64), strict=False))
+    return str(found)
 
 
 class Limiter:

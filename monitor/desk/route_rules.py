@@ -49,6 +49,8 @@ class Rule:
     answer: type[BaseModel] | None = None
     body_most: int = SMALL_BODY
     raw_body: bool = False
+    in_turns: bool = False
+    """Whether the handler takes its turns to write itself, many short ones."""
     form: bool = False
     html: bool = False
     errors: Sequence[int] = field(default=())

@@ -195,6 +195,7 @@ API: tuple[Rule, ...] = (
         "Answers as CSV, JSON lines or Label Studio annotations",
         answer=models.ImportedOut,
         raw_body=True,
+        in_turns=True,
         body_most=IMPORT_MOST,
     ),
     Rule(

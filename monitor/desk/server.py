@@ -13,15 +13,17 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any, cast
 
 import uvicorn
 from anyio import to_thread
 
 from monitor.config import Config
 from monitor.desk.app import build
+from monitor.desk.connections import OpenConnections
 from monitor.desk.errors import CannotStart
 from monitor.desk.picture_cleanup import housekeeping
+from monitor.desk.proxy_sign_in import is_proxy
 from monitor.jobs.from_config import open_store
 
 THREADS = 12
@@ -41,9 +43,11 @@ def serve(config: Config, *, ready: Callable[[str], None], stop: threading.Event
         listening = listen(config.desk.host, config.desk.port)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
+        connections = OpenConnections(is_shared=lambda one: is_proxy(one, config.desk))
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
+                http=cast(Any, connections.protocol),
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -51,7 +55,6 @@ def serve(config: Config, *, ready: Callable[[str], None], stop: threading.Event
                 timeout_keep_alive=20,
                 timeout_graceful_shutdown=int(STOP_SECONDS),
                 h11_max_incomplete_event_size=16 * 1024,
-                limit_concurrency=1000,
                 ws="none",
                 # Whoever connects is who connects: desk.proxy decides which proxies are believed.
                 proxy_headers=False,

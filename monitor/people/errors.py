@@ -21,5 +21,9 @@ class BadFile(PeopleError):
     """A file of answers that cannot be read at all."""
 
 
+class ImportLeft(PeopleError):
+    """A file of answers whose sender left before all of them were taken; give it again."""
+
+
 class NotPossible(PeopleError):
     """A change that would leave no working detector, or that lacks what it needs."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from socketserver import ThreadingMixIn
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
@@ -37,6 +38,11 @@ from monitor.telemetry.store_reading import TruthReader
 
 #: Two scrapers, or a person who reloads the page, share one look at the store.
 CACHE_SECONDS = 1.0
+
+#: Readers at a time, each a thread for as long as it takes; the next ones are turned away.
+MOST_READERS = 64
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 #: From a cached batch of a few images to an inner loop over a large pool.
 STAGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -104,7 +110,11 @@ class Exporter:
         host, port = self._settings.host, self._settings.port
         try:
             self._server = make_server(
-                host, port, _routes(self._registry, self._is_alive), _server_class(host), _Quiet
+                host,
+                port,
+                _named(host, _routes(self._registry, self._is_alive)),
+                _server_class(host),
+                _Quiet,
             )
         except (OSError, OverflowError) as error:
             raise MetricsUnavailable(
@@ -268,10 +278,43 @@ def _routes(
     return app
 
 
+def _named(
+    host: str, app: Callable[[Environ, StartResponse], Iterable[bytes]]
+) -> Callable[[Environ, StartResponse], Iterable[bytes]]:
+    """On loopback, answer only to names of this machine: a web page may point another one at us."""
+    if host not in _LOOPBACK:
+        return app  # reached by whatever name; who may reach it is the network's business
+
+    def checked(environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        name = urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname
+        if name not in _LOOPBACK:
+            start("403 Forbidden", [("Content-Type", "text/plain")])
+            return [b"this host name is not the monitor's\n"]
+        return app(environ, start)
+
+    return checked
+
+
 class _Server(ThreadingMixIn, WSGIServer):
     """A slow reader keeps nobody else waiting, and none of them keeps the process alive."""
 
     daemon_threads = True
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._room = threading.BoundedSemaphore(MOST_READERS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
 
 def _server_class(host: str) -> type[WSGIServer]:
@@ -288,7 +331,7 @@ class _Quiet(WSGIRequestHandler):
     """A line in the log for every scrape would be all that the log says."""
 
     # A reader that connects and says nothing must not hold a thread for ever.
-    timeout = 30
+    timeout = 5
 
     def log_message(self, format: str, *args: Any) -> None:
         return

@@ -36,15 +36,17 @@ class Tally:
         )
 
 
-def storm(url: str, tokens: Sequence[str], *, lend: int = 20) -> Tally:
-    """Everybody works until nothing is open for them any more."""
+def storm(url: str, tokens: Sequence[str], *, lend: int = 20, pause: float = 0.0) -> Tally:
+    """Everybody works until nothing is open for them any more, thinking for ``pause`` seconds."""
     with ThreadPoolExecutor(len(tokens)) as crowd:
-        work = [crowd.submit(_annotate, url, n, token, lend) for n, token in enumerate(tokens)]
+        work = [
+            crowd.submit(_annotate, url, n, token, lend, pause) for n, token in enumerate(tokens)
+        ]
         found = [one.result() for one in work]
     return sum(found, Tally())
 
 
-def _annotate(url: str, seed: int, token: str, lend: int) -> Tally:
+def _annotate(url: str, seed: int, token: str, lend: int, pause: float) -> Tally:
     rng = random.Random(seed)
     tally = Tally()
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=120)
@@ -65,6 +67,7 @@ def _annotate(url: str, seed: int, token: str, lend: int) -> Tally:
             # Some of what was lent is passed over, and comes back with the next loan.
             part, mine = mine[: rng.randint(1, 8)], mine[8:]
             number += 1
+            time.sleep(pause)
             body = {
                 "action": f"annotator-{seed}-{number}",
                 "answers": [

@@ -14,7 +14,7 @@ from typing import Any
 
 from monitor.people.answer_questions import Said, Word
 from monitor.people.errors import BadAnswer, BadFile
-from monitor.people.exchange.parsed_answers import Parsed, Problem
+from monitor.people.exchange.parsed_answers import Parsed, Problem, question_number
 from monitor.people.exchange.question_records import QuestionRecord
 
 #: Spreadsheets take a cell that begins with one of these for a formula, and would run it.
@@ -61,8 +61,8 @@ def from_jsonl(text: str) -> Parsed:
             continue
         try:
             rows.append((f"line {number}", json.loads(line)))
-        except ValueError as error:
-            rows.append((f"line {number}", BadAnswer(f"not JSON ({error})")))
+        except (ValueError, RecursionError) as error:
+            rows.append((f"line {number}", BadAnswer(f"not JSON ({str(error)[:100]})")))
     return _parsed(rows)
 
 
@@ -89,10 +89,7 @@ def _said(row: Any) -> Said | None:
     if not isinstance(row, Mapping):
         raise BadAnswer("not a record with names and values")
     number = row.get("question_id")
-    try:
-        question_id = int(str(number))
-    except ValueError:
-        raise BadAnswer(f"question_id: {str(number)[:40]!r} is not a number") from None
+    question_id = question_number(number, "question_id")
     name, word = _text(row, "class"), _text(row, "answer")
     if not name and word in ("", "skip"):
         return None

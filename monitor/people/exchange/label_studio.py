@@ -20,7 +20,7 @@ from xml.sax.saxutils import quoteattr
 
 from monitor.people.answer_questions import Said, Word
 from monitor.people.errors import BadAnswer, BadFile
-from monitor.people.exchange.parsed_answers import Parsed, Problem
+from monitor.people.exchange.parsed_answers import Parsed, Problem, question_number
 from monitor.people.exchange.question_records import QuestionRecord
 
 FROM, TO = "class", "image"
@@ -142,8 +142,4 @@ def _chosen(question_id: int, choices: Any) -> Said | None:
 
 
 def _question_id(data: Mapping[str, Any]) -> int:
-    number = data.get("question_id")
-    try:
-        return int(str(number))
-    except ValueError:
-        raise BadAnswer(f"data.question_id: {str(number)[:40]!r} is not a number") from None
+    return question_number(data.get("question_id"), "data.question_id")

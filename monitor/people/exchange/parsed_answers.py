@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from monitor.people.answer_questions import MOST_AT_ONCE, Fate, Receipt, Said, give
+from monitor.people.answer_questions import Fate, Receipt, Said, give
+from monitor.people.errors import BadAnswer, ImportLeft
 from monitor.store.repository import chunks
 from monitor.store.store import Store
+
+PIECE = 25
+"""Answers of an import in one transaction: some tens of milliseconds, then others have a turn."""
+
+MOST_RECORDS = 20_000
+"""Records of one file. More come from no project that people label by hand; cut it in parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +62,39 @@ class Imported:
         return not self.problems and all(r.fate is not Fate.REFUSED for _, r in self.receipts)
 
 
-def take_in(store: Store, parsed: Parsed, *, who: str, content: bytes) -> Imported:
+def take_in(
+    store: Store,
+    parsed: Parsed,
+    *,
+    who: str,
+    content: bytes,
+    turn: Callable[[], AbstractContextManager[None]] = nullcontext,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> Imported:
     """Record the answers of a file; the same file again changes nothing.
 
-    The file's own hash makes the ids, so an import that died half way is simply repeated.
+    The file's own hash makes the ids, so an import that died half way is simply repeated. It is
+    written in pieces that take milliseconds, each in a ``turn`` of its own, and ends after the
+    piece during which nobody wants it any more.
     """
     name = hashlib.sha256(who.encode() + b"\0" + content).hexdigest()[:32]
     receipts: list[tuple[str, Receipt]] = []
-    for number, piece in enumerate(chunks(parsed.said, MOST_AT_ONCE)):
-        found = give(store, [one for _, one in piece], who=who, action=f"{name}-{number}")
+    for number, piece in enumerate(chunks(parsed.said, PIECE)):
+        if not is_wanted():
+            raise ImportLeft(f"the import was left after {len(receipts)} of {len(parsed.said)}")
+        with turn():
+            found = give(store, [one for _, one in piece], who=who, action=f"{name}-{number}")
         receipts += [(where, receipt) for (where, _), receipt in zip(piece, found, strict=True)]
     return Imported(tuple(receipts), parsed.problems, parsed.left)
+
+
+def question_number(value: object, where: str) -> int:
+    """The number of a question, from whatever a file has there.
+
+    >>> question_number("12", "question_id")
+    12
+    """
+    text = str(value).strip()
+    if re.fullmatch(r"[0-9]{1,15}", text) is None or isinstance(value, bool):
+        raise BadAnswer(f"{where}: {text[:40]!r} is not a number")
+    return int(text)

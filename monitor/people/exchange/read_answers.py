@@ -5,7 +5,7 @@ from __future__ import annotations
 from monitor.people.errors import BadFile
 from monitor.people.exchange import csv_jsonl as tables
 from monitor.people.exchange import label_studio
-from monitor.people.exchange.parsed_answers import Parsed
+from monitor.people.exchange.parsed_answers import MOST_RECORDS, Parsed
 
 _READERS = {
     ".csv": tables.from_csv,
@@ -28,6 +28,12 @@ def read_answers(name: str, content: bytes) -> Parsed:
     except UnicodeDecodeError as error:
         raise BadFile(f"{name}: not text in UTF-8 (byte {error.start}); save it as UTF-8") from None
     try:
-        return _READERS[ending](text)
+        parsed = _READERS[ending](text)
     except BadFile as error:
         raise BadFile(f"{name}: {error}") from None
+    except RecursionError:
+        raise BadFile(f"{name}: is nested too deeply to be answers") from None
+    count = len(parsed.said) + len(parsed.problems) + parsed.left
+    if count > MOST_RECORDS:
+        raise BadFile(f"{name}: has {count:,} records; at most {MOST_RECORDS:,} go in one file")
+    return parsed

@@ -1,0 +1,124 @@
+"""The desk under pressure: idle sockets, and a large import while fifty people answer.
+
+python -m bench.desk_pressure [--people 50] [--questions 3000] [--sockets 2000] [--megabytes 8]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import json
+import resource
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from monitor.desk.server import start
+from monitor.desk.tokens import Role, add_token
+from monitor.store import Store
+from tests.desk.browser import config_of
+from tests.desk.storm import storm
+from tests.people import world
+
+PAUSE = 2.0
+"""Seconds that a person thinks about an answer: thirty answers a minute, faster than most."""
+
+
+def ask(url: str, source: str, *, path: str = "/health") -> float:
+    began = time.perf_counter()
+    connection = http.client.HTTPConnection(
+        urlsplit(url).netloc, timeout=60, source_address=(source, 0)
+    )
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        assert connection.getresponse().status == 200
+    return time.perf_counter() - began
+
+
+def idle_sockets(url: str, count: int) -> dict[str, float]:
+    """How long others wait while one address holds sockets that say nothing, or half a header."""
+    parts = urlsplit(url)
+    with contextlib.ExitStack() as held:
+        for number in range(count):
+            one = held.enter_context(
+                socket.create_connection((parts.hostname or "", parts.port or 0))
+            )
+            with contextlib.suppress(OSError):
+                one.sendall(b"GET / HTTP/1.1\r\nX-" if number % 2 else b"")
+        other = [ask(url, "127.0.0.2") for _ in range(20)]
+        same = [ask(url, "127.0.0.1") for _ in range(20)]
+    return {"other_address_worst_s": max(other), "same_address_worst_s": max(same)}
+
+
+def sheet(questions: int, megabytes: float) -> bytes:
+    """Answers to questions that exist and to many that do not, filled up to a size."""
+    records = 19_000
+    filler = "x" * max(0, int(megabytes * 2**20 / records) - 60)
+    lines = (
+        json.dumps({"question_id": questions + n + 1, "class": "dune", "note": filler})
+        for n in range(records)
+    )
+    return "\n".join(lines).encode()[: int(megabytes * 2**20)]
+
+
+def send_import(url: str, token: str, body: bytes, told: dict[str, object]) -> None:
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=600)
+    began = time.perf_counter()
+    connection.request("POST", "/api/import/jsonl", body, {"authorization": f"Bearer {token}"})
+    reply = connection.getresponse()
+    told.update(status=reply.status, seconds=round(time.perf_counter() - began, 1))
+    told["counts"] = json.loads(reply.read()).get("counts")
+    connection.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--people", type=int, default=50)
+    parser.add_argument("--questions", type=int, default=3000)
+    parser.add_argument("--sockets", type=int, default=2000)
+    parser.add_argument("--megabytes", type=float, default=8)
+    chosen = parser.parse_args()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192), most))
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder) / "state"
+        with Store.open(state) as store:
+            world.fit(store)
+            world.ask(store, chosen.questions, budget=chosen.questions)
+            names = [f"annotator {n}" for n in range(chosen.people)]
+            tokens = [add_token(store, name, Role.ANNOTATOR) for name in names]
+            importer = add_token(store, "importer", Role.ANNOTATOR)
+        handle = start(config_of(state))
+        told: dict[str, object] = {}
+        try:
+            waits = idle_sockets(handle.url, chosen.sockets)
+            body = sheet(chosen.questions, chosen.megabytes)
+            other = threading.Thread(target=send_import, args=(handle.url, importer, body, told))
+            other.start()
+            tally = storm(handle.url, tokens, pause=PAUSE)
+            other.join()
+        finally:
+            handle.stop()
+    seconds = sorted(tally.seconds)
+    print(
+        json.dumps(
+            {
+                "idle_sockets": chosen.sockets,
+                **{name: round(value, 3) for name, value in waits.items()},
+                "import": told,
+                "requests": len(seconds),
+                "median_s": round(statistics.median(seconds), 3),
+                "p95_s": round(seconds[int(0.95 * (len(seconds) - 1))], 3),
+            },
+            indent=2,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
