@@ -106,6 +106,29 @@ def _chosen(fitted: Fitted) -> list[str]:
     ]
 
 
+def warnings(fitted: Fitted) -> list[str]:
+    """What the figures cannot show, and labels that should be looked at."""
+    from monitor.jobs.label_doubts import TINY
+
+    lines = []
+    if len(fitted.classes) == 1:
+        lines.append(
+            "There is one class: nothing says how unlike it another class may be. Label a second "
+            "one if the feed shows it."
+        )
+    tiny = [known.name for known in fitted.classes if known.calibrated_on < TINY]
+    if tiny:
+        lines.append(
+            f"Fewer than {TINY} images judge {', '.join(tiny)}: the rate of false alarms there is "
+            "a guess. Label more."
+        )
+    lines += [f"{pair}." for pair in fitted.alike]
+    if fitted.doubted:
+        lines.append("Labels to look at:")
+        lines += [f"  {doubt}" for doubt in fitted.doubted]
+    return lines
+
+
 def describe(fitted: Fitted) -> str:
     rows = [
         (
@@ -114,7 +137,9 @@ def describe(fitted: Fitted) -> str:
             f"{known.components:,}",
             f"{known.calibrated_on:,}",
             "-" if known.validation_fre is None else f"{known.validation_fre:.4g}",
-            "-" if known.above_t_inner is None else f"{known.above_t_inner:.1%}",
+            "-"
+            if known.above_t_inner is None
+            else f"{known.above_t_inner:.0%} of {known.calibrated_on:,}",
         )
         for known in fitted.classes
     ]
@@ -125,6 +150,7 @@ def describe(fitted: Fitted) -> str:
         f"its own help; {fitted.exceedance:.1%} of them exceed it."
     )
     lines += _could_see(fitted)
+    lines += warnings(fitted)
     if fitted.rejected:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in fitted.rejected.items())
         lines.append(f"Rejected: {reasons}.")

@@ -25,6 +25,7 @@ from monitor.jobs.from_config import (
     open_store,
     settings_of,
 )
+from monitor.jobs.label_doubts import DoubtedLabel, LookAlikes, doubted_labels, look_alikes
 from monitor.jobs.progress import JobProgress, Report, silent
 from monitor.novelty.detector import Detector
 from monitor.novelty.errors import MissingLabels
@@ -77,6 +78,8 @@ class Fitted:
     choice: EngineChoice | None = None
     """How precision and input size were chosen; None where the configuration or an earlier fit
     left no choice."""
+    alike: tuple[LookAlikes, ...] = ()
+    doubted: tuple[DoubtedLabel, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         from dataclasses import asdict
@@ -146,6 +149,10 @@ def fit(
         sensitivity=could_see,
         input_size=detector.fingerprint.input_size,
         choice=choice,
+        alike=look_alikes(detector),
+        doubted=doubted_labels(
+            detector, dataset.features[labelled], [dataset.image_ids[i] for i in labelled]
+        ),
     )
 
 
