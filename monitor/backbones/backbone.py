@@ -23,7 +23,7 @@ from monitor.novelty.fingerprint import Fingerprint
 _STAGES = 3
 """Stages that `multi` adds: the earlier ones see edges and colours, not things."""
 
-_ARCHITECTURES = {
+ARCHITECTURES = {
     "embedded": "tf_efficientnet_lite0",
     "dino-vits16": "vit_small_patch16_224.dino",
     # SwAV trained torchvision's network, whose recipe (bilinear, 0.875) goes with this tag.
@@ -137,7 +137,7 @@ def _from_timm(spec: BackboneSpec, cache: Path) -> tuple[nn.Module, Preprocessin
 
     from monitor.backbones import pretrained
 
-    architecture = _ARCHITECTURES.get(spec.name, spec.name)
+    architecture = ARCHITECTURES.get(spec.name, spec.name)
     if spec.weights == RANDOM:
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(0)
@@ -149,6 +149,9 @@ def _from_timm(spec: BackboneSpec, cache: Path) -> tuple[nn.Module, Preprocessin
     elif spec.name == "embedded":
         network = _create(architecture)
         pretrained.load_embedded(network)
+    elif (kept := pretrained.kept_weights(spec.name, architecture, cache)) is not None:
+        network = _create(architecture)
+        fit_weights(network, read_weights(kept, cache), where=str(kept))
     elif spec.name == "swav-resnet50":
         network = _create(architecture)
         file = pretrained.fetch_swav(cache)

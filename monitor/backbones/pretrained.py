@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import urllib.request
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import copyfileobj
+from urllib.parse import urlsplit
 
 import timm
 import torch
@@ -19,6 +22,10 @@ EMBEDDED_SHA256 = "5c360cc0424479f98b23189196811379e70b4e0377a25de85ead0a82dc028
 """Of the tensors, not of the file: what the default backbone has always computed with."""
 
 SWAV_URL = "https://dl.fbaipublicfiles.com/deepcluster/swav_800ep_pretrain.pth.tar"
+
+HUB = "https://huggingface.co"
+_HUB_SECONDS = 5.0
+"""For a connection: a hub that can be reached accepts it within a few hundred milliseconds."""
 
 _TIMEOUT = 30.0
 """Seconds for a server to answer; a hub that is silent for longer is not going to."""
@@ -49,8 +56,33 @@ def load_embedded(network: nn.Module) -> None:
         )
 
 
+def kept_weights(name: str, architecture: str, cache: Path) -> Path | None:
+    """Weights that are on this machine, by `conclad backbone fetch` or by the hub's client.
+
+    Looked for first, so that what has been fetched once never asks the network again.
+    """
+    ours = kept_file(name, cache)
+    if ours.is_file():
+        return ours
+    repository = getattr(timm.get_pretrained_cfg(architecture), "hf_hub_id", None)
+    if repository is None:
+        return None
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(repository, "model.safetensors")
+    return Path(found) if isinstance(found, str) else None
+
+
+def kept_file(name: str, cache: Path) -> Path:
+    """Where `conclad backbone fetch` puts the weights of a name."""
+    return cache / "weights" / f"{name.replace('/', '_')}.safetensors"
+
+
 def from_hub(name: str, architecture: str) -> nn.Module:
-    """A network with the weights that timm finds for it, from its cache or over the network."""
+    """A network with the weights that timm finds for it, over the network."""
+    if getattr(timm.get_pretrained_cfg(architecture), "hf_hub_id", None) and not _hub_answers():
+        # Its client would try again and again for minutes.
+        raise WeightsUnreachable(_how_to_fetch(name, architecture))
     try:
         network: nn.Module = timm.create_model(architecture, pretrained=True, num_classes=0)
     except RuntimeError as error:
@@ -68,6 +100,19 @@ def from_hub(name: str, architecture: str) -> nn.Module:
     return network
 
 
+def _hub_answers() -> bool:
+    """Whether a connection to the hub can be opened; through a proxy nobody can tell."""
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY")):
+        return True
+    hub = urlsplit(os.environ.get("HF_ENDPOINT", HUB))
+    port = hub.port or (80 if hub.scheme == "http" else 443)
+    try:
+        socket.create_connection((hub.hostname or "", port), _HUB_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
 def fetch_swav(cache: Path) -> Path:
     """Download SwAV's ResNet-50 once; neither timm nor its hub carries it."""
     file = cache / "downloads" / SWAV_URL.rsplit("/", 1)[-1]
@@ -77,7 +122,8 @@ def fetch_swav(cache: Path) -> Path:
         except OSError as error:
             raise WeightsUnreachable(
                 f"backbone 'swav-resnet50': {SWAV_URL} cannot be had ({error}); fetch it on "
-                "another machine and give it as swav-resnet50@FILE"
+                "another machine and bring it here with: conclad backbone fetch swav-resnet50 "
+                "--from FILE; or use 'embedded', which needs no network"
             ) from None
     return file
 
@@ -100,5 +146,6 @@ def _how_to_fetch(name: str, architecture: str) -> str:
     where = f"https://huggingface.co/{repository}" if repository else "its model page"
     return (
         f"backbone {name!r}: the model hub cannot be reached; fetch model.safetensors from "
-        f"{where} on another machine and give it as {name}@FILE, or use 'embedded'"
+        f"{where} on another machine and bring it here with: conclad backbone fetch {name} --from "
+        "FILE; or use 'embedded', which needs no network"
     )

@@ -49,6 +49,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "score": ("monitor.cli.score:score", "Judge the images of some Parquet files."),
     "embed": ("monitor.cli.embed:embed", "Write the features of images to Parquet."),
+    "backbone": (
+        "monitor.cli.backbone:backbone",
+        "List backbones, and bring the weights of one here.",
+    ),
     "evaluate": ("monitor.cli.evaluate:evaluate", "Compare novelty detectors on labelled data."),
     "status": (
         "monitor.cli.status:status",
