@@ -95,7 +95,7 @@ def doubted_labels(
     ids = {
         row.astype(np.float32).tobytes(): one for row, one in zip(features, image_ids, strict=True)
     }
-    found = []
+    found: list[DoubtedLabel] = []
     for row in np.argsort(share, kind="stable"):
         if share[row] >= DOUBT_BELOW or len(found) == DOUBTS_MOST:
             break

@@ -272,7 +272,7 @@ def test_a_hub_out_of_reach_is_explained(tmp_path: Path) -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert "huggingface.co/timm/vit_small_patch16_224.dino" in done.stdout
-    assert "dino-vits16@FILE" in done.stdout
+    assert "conclad backbone fetch dino-vits16 --from FILE" in done.stdout
 
 
 def test_an_architecture_without_weights_is_explained() -> None:
@@ -309,6 +309,6 @@ def test_swav_out_of_reach_is_explained(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pretrained, "SWAV_URL", f"{server}/missing.pth.tar")
-    with pytest.raises(WeightsUnreachable, match="swav-resnet50@FILE"):
+    with pytest.raises(WeightsUnreachable, match="backbone fetch swav-resnet50 --from"):
         load_backbone(BackboneSpec("swav-resnet50"), cache=tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
