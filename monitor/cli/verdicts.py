@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from monitor.cli.geo_export import write_geojson, write_geoparquet
 from monitor.cli.options import Moment, with_config
 from monitor.config.load import Loaded
+from monitor.feed.feed_storage import FeedStorage
 from monitor.jobs.early_checks import check_folder_is_writable
 from monitor.jobs.from_config import open_existing_store
 from monitor.store.read_verdicts import STANDING, VERDICT_WORDS, read_verdicts
@@ -29,10 +31,10 @@ Batches = Iterable[pa.RecordBatch]
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["parquet", "csv", "jsonl"]),
+    type=click.Choice(["parquet", "csv", "jsonl", "geojson", "geoparquet"]),
     default="csv",
     show_default=True,
-    help="How the table is written.",
+    help="How the table is written; geojson and geoparquet hold the tiles of scenes alone.",
 )
 @click.option("--source", help="Only images of this source.")
 @click.option("--since", type=Moment(), help="Only images captured at this moment or later.")
@@ -66,7 +68,7 @@ def verdicts(
     immediate one and classes by id and today's name. Reads the state alone: the monitor may be
     running or not.
     """
-    if out is None and form == "parquet" and sys.stdout.isatty():
+    if out is None and form.endswith("parquet") and sys.stdout.isatty():
         raise click.UsageError("Parquet is not for a terminal: name a file with --out")
     if out is not None:
         check_folder_is_writable(out.parent, "name another file with --out")
@@ -75,7 +77,11 @@ def verdicts(
             store, source=source, since=since, until=until, class_=class_, verdict=verdict
         )
         with _sink(out) as sink:
-            rows = WRITERS[form](found, sink)
+            if form in GEO_WRITERS:
+                feed = FeedStorage.at(loaded.config.feed.path)
+                rows = GEO_WRITERS[form](found, feed, sink)
+            else:
+                rows = WRITERS[form](found, sink)
     if out is not None:
         click.echo(f"{out}: {rows:,} verdicts", err=True)
 
@@ -132,4 +138,9 @@ WRITERS: dict[str, Callable[[Batches, IO[bytes]], int]] = {
     "parquet": _parquet,
     "csv": _csv,
     "jsonl": _jsonl,
+}
+
+GEO_WRITERS: dict[str, Callable[[Batches, FeedStorage, IO[bytes]], int]] = {
+    "geojson": write_geojson,
+    "geoparquet": write_geoparquet,
 }
