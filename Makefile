@@ -1,5 +1,6 @@
 # Every target does its own set-up: on a fresh machine `make demo` or `make test` is enough.
 
+SHELL := /bin/bash
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -21,10 +22,16 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "conclad needs Python 3.11 or newer; say which with: make install PYTHON=python3.12" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV): about 7 GB, a few minutes on a fast line"
 	@# Of nineteen thousand modules few are ever imported; those are compiled when they are.
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile \
-	  --constraint constraints.txt --editable '.[dev,geo,oidc,openvino,postgres,video]'
+	@# A line a package, so that somebody who waits sees that it goes on.
+	@set -o pipefail; $(BIN)/python -m pip install --disable-pip-version-check --no-compile \
+	  --progress-bar off --constraint constraints.txt \
+	  --editable '.[dev,geo,oidc,openvino,postgres,video]' \
+	  | grep --line-buffered -E '^(Collecting|  Downloading|Installing|Successfully|ERROR)' \
+	  | cut -c -110
 	@touch $@
+	@echo "done: call $(BIN)/conclad, or activate it with: . $(BIN)/activate"
 
 system:  ## Install the Debian packages that some tests need, or say which are missing
 	@scripts/system-packages

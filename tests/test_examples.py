@@ -1,0 +1,52 @@
+"""The examples run, from a folder of their own, and end with what they promise."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ENDS = {
+    "python_api": "most like",
+    "camera": "Next:",
+    "satellite": "novel tiles in novel.geojson",
+    "export_dataset": "45 images in dataset/",
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_example(name: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, f"examples/{name}.py", str(tmp_path), "--backbone", "tiny"],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path.cwd()),
+            "CONCLAD_CACHE": str(tmp_path / "cache"),
+            "CONCLAD_METRICS__ENABLED": "false",
+        },
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ENDS[name] in done.stdout
+    if name == "satellite":
+        novel = json.loads((tmp_path / "novel.geojson").read_text())["features"]
+        # The snow is nine tiles in the corner; the tiny backbone may call a few others novel.
+        assert 7 <= len(novel) <= 30
+    if name == "export_dataset":
+        lines = (tmp_path / "dataset/metadata.jsonl").read_text().splitlines()
+        assert all(
+            (tmp_path / "dataset" / json.loads(line)["file_name"]).exists() for line in lines
+        )
+
+
+def test_every_example_is_on_the_page_and_is_run() -> None:
+    scripts = {path.stem for path in Path("examples").glob("*.py")} - {"drawn_images"}
+    assert scripts == set(ENDS)
+    page = Path("examples/README.md").read_text()
+    assert all(f"({name}.py)" in page for name in scripts)
