@@ -1,7 +1,7 @@
 """Every error, by what has to be done about it.
 
 The table :data:`TREATMENT` is the whole policy. An error names the thing that is at fault through
-its :class:`Kind`; whoever catches it looks the kind up and never judges by the type. Nothing
+its :class:`ErrorKind`; whoever catches it looks the kind up and never judges by the type. Nothing
 permanent is done for a cause that may pass: an outage is waited out, whatever it interrupted is
 done again, and what is set aside can be taken back (``conclad quarantine``).
 

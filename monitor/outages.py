@@ -39,11 +39,11 @@ class Outages:
 
     >>> from monitor.feed.errors import SourceMissing
     >>> outages = Outages()
-    >>> outages.begin(SourceMissing("/data/feed: no such folder")), outages.pause(Kind.FEED)
+    >>> outages.begin(SourceMissing("/data/feed: no such folder")), outages.pause(ErrorKind.FEED)
     (True, 0.5)
-    >>> outages.begin(SourceMissing("/data/feed: no such folder")), outages.pause(Kind.FEED)
+    >>> outages.begin(SourceMissing("/data/feed: no such folder")), outages.pause(ErrorKind.FEED)
     (False, 1.0)
-    >>> [str(outage.kind) for outage in outages.current()], outages.end(Kind.FEED) is None
+    >>> [str(outage.kind) for outage in outages.current()], outages.end(ErrorKind.FEED) is None
     (['feed'], False)
     >>> outages.current()
     ()

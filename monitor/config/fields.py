@@ -43,8 +43,8 @@ class Field:
 def fields_of(model: type[BaseModel]) -> Mapping[Key, Field]:
     """Every key of ``model`` and its sections, in the order in which they are written.
 
-    >>> from monitor.config.schema import State
-    >>> [field.dotted for field in fields_of(State).values()]
+    >>> from monitor.config.schema import StateSection
+    >>> [field.dotted for field in fields_of(StateSection).values()]
     ['dir', 'url']
     """
     found: dict[Key, Field] = {}

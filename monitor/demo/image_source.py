@@ -52,7 +52,7 @@ class Pictures(Protocol):
 class DrawnImages:
     """Procedural scenes; see :mod:`monitor.demo.scenes.catalog`.
 
-    >>> Drawn(seed=0).of("snow", 3)[:2] == bytes([0xFF, 0xD8])
+    >>> DrawnImages(seed=0).of("snow", 3)[:2] == bytes([0xFF, 0xD8])
     True
     """
 

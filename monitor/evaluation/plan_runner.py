@@ -46,7 +46,7 @@ Progress = Callable[[Cell, int, int, str, float | None], None]
 class PlanResult:
     """All records of a plan, and the reason for each cell that has none.
 
-    >>> Outcome(records=[], failures={}, meta={}).complete
+    >>> PlanResult(records=[], failures={}, meta={}).complete
     True
     """
 

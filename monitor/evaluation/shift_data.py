@@ -18,7 +18,7 @@ from monitor.images.decode import Decoded, decode
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnPool:
+class DrawnImage:
     """An encoded image, its class, and its place among all images that have a feature."""
 
     row: int
@@ -31,7 +31,7 @@ class Lottery:
 
     >>> lottery = Lottery(2, seed=0)
     >>> for i in range(9):
-    ...     lottery(Sample(str(i), "cat", "", b"image"))
+    ...     lottery(LabelledImage(str(i), "cat", "", b"image"))
     >>> [drawn.label for drawn in lottery.drawn]
     ['cat', 'cat']
     """
@@ -39,7 +39,7 @@ class Lottery:
     def __init__(self, per_class: int, *, seed: int) -> None:
         self._per_class = per_class
         self._rng = np.random.default_rng(seed)
-        self._drawn: dict[str, list[DrawnPool]] = {}
+        self._drawn: dict[str, list[DrawnImage]] = {}
         self._met: dict[str, int] = {}
         self._rows = 0
 
@@ -50,13 +50,13 @@ class Lottery:
         kept = self._drawn.setdefault(label, [])
         assert isinstance(sample.image, bytes)
         if len(kept) < self._per_class:
-            kept.append(DrawnPool(row, label, sample.image))
+            kept.append(DrawnImage(row, label, sample.image))
         elif (place := int(self._rng.integers(met))) < self._per_class:
             # Reservoir sampling: each image of the class so far is kept with the same chance.
-            kept[place] = DrawnPool(row, label, sample.image)
+            kept[place] = DrawnImage(row, label, sample.image)
 
     @property
-    def drawn(self) -> list[DrawnPool]:
+    def drawn(self) -> list[DrawnImage]:
         return sorted((d for kept in self._drawn.values() for d in kept), key=lambda d: d.row)
 
 
@@ -72,7 +72,7 @@ class ShiftedFeatures:
 
 
 def seen_through(
-    images: list[DrawnPool],
+    images: list[DrawnImage],
     engine: Engine,
     corruption: str,
     severity: int,
@@ -102,7 +102,7 @@ def seen_through(
 
 
 def _computed(
-    part: list[DrawnPool], engine: Engine, corruption: str, severity: int, first: int
+    part: list[DrawnImage], engine: Engine, corruption: str, severity: int, first: int
 ) -> Chunk:
     recipe = engine.backbone.preprocessing
     kept: list[int] = []

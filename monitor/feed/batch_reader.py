@@ -73,7 +73,7 @@ class BatchReader:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     table = pa.table({"image_id": ["1", None], "image": [b"jpeg", b"jpeg"]})
     ...     pq.write_table(table, f"{folder}/a.parquet")
-    ...     source = Source.at(folder)
+    ...     source = FeedStorage.at(folder)
     ...     [spec] = plan_batches(source, source.list()[0])
     ...     with BatchReader(source) as reader:
     ...         batch = reader.read(spec)

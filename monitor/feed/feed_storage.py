@@ -69,7 +69,7 @@ class FeedStorage:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     Source.at(folder).list()
+    ...     FeedStorage.at(folder).list()
     ()
     """
 

@@ -73,7 +73,7 @@ class FeedWatch:
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as place:
-    ...     watch = FeedWatch(Source.at(place), seconds=60)
+    ...     watch = FeedWatch(FeedStorage.at(place), seconds=60)
     ...     first = watch.look()
     ...     _ = pathlib.Path(place, "a.parquet").write_bytes(b"-")
     ...     second = watch.look()

@@ -1,7 +1,7 @@
 """How long an unfinished file is waited for before it is set aside.
 
-Whoever lists the feed keeps one :class:`Waiting` for each file without a footer, asks again at
-the next listing, and quarantines the file once it is overdue. Values only; the clock is passed in.
+One :class:`UnfinishedFile` is kept for each file without a footer; it is tried again at the next
+listing and quarantined once it is overdue. Values only; the clock is passed in.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PATIENCE = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class UnfinishedFiles:
+class UnfinishedFile:
     """A file that had no footer when it was last looked at.
 
     >>> from datetime import UTC
@@ -34,13 +34,13 @@ class UnfinishedFiles:
     tries: int = 1
 
 
-def wait_for(file: FeedFile, before: UnfinishedFiles | None, now: datetime) -> UnfinishedFiles:
+def wait_for(file: FeedFile, before: UnfinishedFile | None, now: datetime) -> UnfinishedFile:
     """One more look that found no footer; a file that grew meanwhile starts its wait anew."""
     if before is None or before.file != file:
-        return UnfinishedFiles(file, now)
-    return UnfinishedFiles(file, before.since, before.tries + 1)
+        return UnfinishedFile(file, now)
+    return UnfinishedFile(file, before.since, before.tries + 1)
 
 
-def is_overdue(waiting: UnfinishedFiles, now: datetime, patience: timedelta = PATIENCE) -> bool:
+def is_overdue(waiting: UnfinishedFile, now: datetime, patience: timedelta = PATIENCE) -> bool:
     """Whether the file has stood still for so long that nobody is writing it any more."""
     return now - waiting.since >= patience

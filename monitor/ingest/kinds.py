@@ -48,7 +48,7 @@ def kind_of(name: str) -> SourceKind | None:
     """By the name alone; None if it says nothing.
 
     >>> kind_of("a/b.JPG"), kind_of("x.tar.gz"), kind_of("notes.txt"), kind_of("0001")
-    (<Kind.IMAGE: 'image'>, <Kind.TAR: 'tar'>, None, None)
+    (<SourceKind.IMAGE: 'image'>, <SourceKind.TAR: 'tar'>, None, None)
     """
     lower = name.lower()
     if lower.endswith(_TAR_DOUBLE):

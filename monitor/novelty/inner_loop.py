@@ -4,7 +4,7 @@ The frame is that of CONCLAD (Rios, Ndiour, Datta, Tickoo and Ahuja, 2024, secti
 score, pseudo-label, again. What happens in a step is :mod:`monitor.novelty.paper.linear_labeller`
 or :mod:`monitor.novelty.robust.graph_labeller`, by the detector's preset.
 
-It is a generator that knows nothing of the outside. It yields a :class:`Question`, is sent one
+It is a generator that knows nothing of the outside. It yields :class:`QuestionsToAsk`, is sent one
 answer per sample, and goes on until the budget or the novelty is used up. Whoever drives it may
 be a test with a label column or a monitor whose people answer next Tuesday; and since it is a
 function of the detector, the pool, the budget, the seed and the answers, replaying recorded

@@ -11,7 +11,7 @@ from monitor.feed.contract import Columns
 from monitor.feed.errors import FeedError, FileGone, FileIncomplete, SourceUnavailable
 from monitor.feed.feed_storage import FeedFile, FeedStorage, by_arrival
 from monitor.feed.parquet_footer import same_file
-from monitor.feed.unfinished_files import UnfinishedFiles, is_overdue, wait_for
+from monitor.feed.unfinished_files import UnfinishedFile, is_overdue, wait_for
 from monitor.store import Store, Transaction
 from monitor.store.faults import declare, fault_point
 from monitor.store.ledger import FilePlan, Listing
@@ -67,7 +67,7 @@ class FileIntake:
         # Hashes of path, size and time of what the last listing held: what is unchanged need
         # not be looked up again, however many files there are.
         self._listed: set[int] = set()
-        self._waiting: dict[int, UnfinishedFiles] = {}
+        self._waiting: dict[int, UnfinishedFile] = {}
 
     @property
     def unfinished(self) -> int:

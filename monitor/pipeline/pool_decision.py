@@ -135,7 +135,8 @@ def trigger_settings(config: Config) -> TriggerSettings:
 def budget_of(size: int, labels: LabelsSection) -> int:
     """How many questions a pool may ask: a share of it, within bounds.
 
-    >>> budget_of(2000, Labels(budget=0.0125)), budget_of(20, Labels(budget=0.0125, least=3))
+    >>> labels = LabelsSection(budget=0.0125, least=3)
+    >>> budget_of(2000, labels), budget_of(20, labels)
     (25, 3)
     """
     return min(max(labels.least, round(labels.budget * size)), labels.most, size)

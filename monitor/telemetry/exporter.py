@@ -66,7 +66,7 @@ class Exporter:
 
     >>> import tempfile, urllib.request
     >>> store = Store.open(tempfile.mkdtemp())
-    >>> with Exporter(store, Metrics(port=0)) as exporter:
+    >>> with Exporter(store, MetricsSection(port=0)) as exporter:
     ...     page = urllib.request.urlopen(exporter.url).read().decode()
     >>> "conclad_monitor_running 0.0" in page
     True

@@ -42,7 +42,7 @@ class MessageSender(EventSender[Target]):
 
     >>> import tempfile
     >>> store = Store.open(tempfile.mkdtemp())
-    >>> with MessageSender(store, Messages(), "http://localhost:8484") as sender:
+    >>> with MessageSender(store, MessagesSection(), "http://localhost:8484") as sender:
     ...     print(len(sender.receivers))
     0
     >>> store.close()

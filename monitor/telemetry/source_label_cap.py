@@ -26,7 +26,8 @@ class Cap:
 
     >>> import tempfile
     >>> store = Store.open(tempfile.mkdtemp())
-    >>> [s.name for s in Cap(store, 2).apply([Source("a"), Source("b"), Source("c")])]
+    >>> sources = [SourceSummary(name) for name in "abc"]
+    >>> [s.name for s in Cap(store, 2).apply(sources)]
     ['a', 'b', 'other']
     >>> store.close()
     """
@@ -66,7 +67,8 @@ class Cap:
 def capped(sources: Sequence[SourceSummary], shown: Sequence[SourceSummary]) -> int:
     """How many sources have no figures of their own.
 
-    >>> capped([Source("a"), Source("b"), Source("c")], [Source("a"), Source(OTHER)])
+    >>> sources = [SourceSummary(name) for name in "abc"]
+    >>> capped(sources, [sources[0], SourceSummary(OTHER)])
     2
     """
     return len(sources) - sum(source.name != OTHER for source in shown)

@@ -1,8 +1,8 @@
 """What is true of a monitor at one moment, as values.
 
 Everything that an operator is shown (``conclad status``, ``/metrics``) is made from a
-:class:`Truth`, and a truth is read from the store alone. So a batch that was done twice after a
-crash is counted once, and every figure is right from the first moment after a restart.
+:class:`StoreSummary`, and a summary is read from the store alone. A batch that was done twice after
+a crash is counted once, and every figure is right from the first moment after a restart.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class StoreSummary:
     often in a row telling them has failed.
 
     >>> from datetime import UTC
-    >>> truth = Truth(at=datetime(2024, 5, 17, tzinfo=UTC), where="state")
+    >>> truth = StoreSummary(at=datetime(2024, 5, 17, tzinfo=UTC), where="state")
     >>> truth.total("batches", "done"), truth.questions_open, truth.oldest_question_at
     (0.0, 0, None)
     """

@@ -160,7 +160,7 @@ class WebhookSender(EventSender[Receiver]):
 
     >>> import tempfile
     >>> store = Store.open(tempfile.mkdtemp())
-    >>> with WebhookSender(store, Webhooks()) as sender:
+    >>> with WebhookSender(store, WebhooksSection()) as sender:
     ...     print(len(sender.receivers))
     0
     >>> store.close()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from monitor.feed.feed_storage import FeedFile
-from monitor.feed.unfinished_files import PATIENCE, UnfinishedFiles, is_overdue, wait_for
+from monitor.feed.unfinished_files import PATIENCE, UnfinishedFile, is_overdue, wait_for
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-def watch(sizes: list[int]) -> UnfinishedFiles:
+def watch(sizes: list[int]) -> UnfinishedFile:
     """Look once a minute at a file that has these sizes."""
-    waiting: UnfinishedFiles | None = None
+    waiting: UnfinishedFile | None = None
     for minute, size in enumerate(sizes):
         waiting = wait_for(FeedFile("a.parquet", size, size), waiting, START + minute * MINUTE)
     assert waiting is not None
