@@ -80,7 +80,7 @@ def describe(played: Played) -> str:
             "",
             table(
                 ("new class", "first seen", "learnt", "version", "answers", "called novel before",
-                 "called novel after", "right class after"),
+                 "settled as new", "called novel after", "right class after"),
                 [_new(c) for c in new],
             ),
             "",
@@ -92,14 +92,19 @@ def describe(played: Played) -> str:
             "",
             f"Found {len(outcome.discovered)} of {len(new)} new classes with {outcome.questions} "
             f"questions about {images:,} images ({outcome.questions / max(images, 1):.1%}).",
-            f"Of the images called novel {outcome.precision} were; of the truly novel "
+            f"At once: of the images called novel {outcome.precision} were; of the truly novel "
             f"{outcome.recall} were called so.",
-            f"Through the dirty lens {outcome.dirty_novel} of the known images were called novel; "
+            f"Settled with their pool: of the images settled as new {outcome.settled_precision} "
+            f"were; of the truly novel {outcome.settled_recall} were settled so.",
+            f"Through the dirty lens {outcome.dirty_novel} of the known images were called novel, "
+            f"{outcome.dirty_corrected} once the shift was taken back;",
+            f"{outcome.dirty_settled} were settled as new or undecided, and "
             f"{outcome.dirty_questions} questions were about them.",
             f"It took {duration(took)} ({stages}).",
             "",
             f"Picture    {folder.picture}",
-            f"Files      {folder.state / 'verdicts'}, {folder.state / 'discoveries'}",
+            f"Files      {folder.state / 'verdicts'}, {folder.state / 'settled'}, "
+            f"{folder.state / 'discoveries'}",
             f"State      conclad status {config}",
             f"Desk       conclad desk {config}   (http://{desk.host}:{desk.port})",
             f"Metrics    conclad run {config}   (http://{metrics.host}:{metrics.port}/metrics)",
@@ -116,6 +121,7 @@ def _new(found: ClassOutcome) -> tuple[str, ...]:
         str(found.version or "-"),
         str(found.answers),
         f"{found.recall} of {found.recall.whole}",
+        str(found.settled_new),
         f"{found.false_novel} of {found.false_novel.whole}",
         str(found.recognised),
     )

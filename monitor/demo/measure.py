@@ -1,7 +1,8 @@
 """How well the monitor did: its verdicts against the truth that only the demo knows.
 
 An image is truly novel if the detector version that judged it did not know its class. The same
-class is therefore novel before its discovery and known afterwards.
+class is therefore novel before its discovery and known afterwards. Every image has two verdicts:
+one that was given at once, and one that was settled with its whole pool.
 """
 
 from __future__ import annotations
@@ -16,17 +17,9 @@ import pyarrow.parquet as pq
 from monitor.demo.story import Story
 from monitor.demo.story_files import Written
 from monitor.store import Store
-from monitor.store.output_files import NOVEL, current, read_table
+from monitor.store.output_files import NEW, NOVEL, UNDECIDED
+from monitor.store.read_verdicts import read_verdicts
 from monitor.store.states import PoolState
-
-_COLUMNS = (
-    "image_id",
-    "source_id",
-    "captured_at",
-    "verdict",
-    "nearest_class_name",
-    "detector_version",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +36,10 @@ class Judgement:
     """Whether the nearest known class is the true one."""
     version: int
     dirty: bool
+    corrected: bool = False
+    """Whether it was judged with a shift of its source taken back."""
+    settled: str | None = None
+    """What it was settled as; None if it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +77,8 @@ class ClassOutcome:
     """While it was unknown: its images that were called novel."""
     false_novel: Share
     """While it was known: its images that were called novel all the same (clean lens only)."""
+    settled_new: Share
+    """While it was unknown: its images that were settled as new."""
     recognised: Share
     """Of those that were called known while it was known, the nearest class was the right one."""
 
@@ -94,8 +93,16 @@ class DemoOutcome:
     """Of the images called novel through a clean lens, those that were."""
     recall: Share
     """Of the truly novel images, those that were called so."""
+    settled_precision: Share
+    """Of the images that were settled as new, those that were."""
+    settled_recall: Share
+    """Of the truly novel images, those that were settled as new."""
     dirty_novel: Share
-    """Of the images through the dirty lens, those that were called novel."""
+    """Of the known images through the dirty lens, those that were called novel at once."""
+    dirty_corrected: Share
+    """The same of those that were judged with the shift taken back."""
+    dirty_settled: Share
+    """Of the known images through the dirty lens, those that were settled as new or undecided."""
     questions: int
     dirty_questions: int
     """Of these, about images through the dirty lens."""
@@ -142,6 +149,7 @@ def measure(store: Store, story: Story, written: Written) -> DemoOutcome:
         for count in tx.counters.all("images"):
             images[count.label] += int(count.value)
     judgements = _judgements(store, story, written, known_since)
+    soiled = [j for j in judgements if j.dirty and not j.truly_novel]
     return DemoOutcome(
         judgements=judgements,
         classes=tuple(
@@ -150,7 +158,11 @@ def measure(store: Store, story: Story, written: Written) -> DemoOutcome:
         ),
         precision=_share([j.truly_novel for j in judgements if j.novel and not j.dirty]),
         recall=_share([j.novel for j in judgements if j.truly_novel]),
-        dirty_novel=_share([j.novel for j in judgements if j.dirty and not j.truly_novel]),
+        settled_precision=_share([j.truly_novel for j in judgements if j.settled == NEW]),
+        settled_recall=_share([j.settled == NEW for j in judgements if j.truly_novel]),
+        dirty_novel=_share([j.novel for j in soiled]),
+        dirty_corrected=_share([j.novel for j in soiled if j.corrected]),
+        dirty_settled=_share([j.settled in (NEW, UNDECIDED) for j in soiled]),
         questions=questions,
         dirty_questions=dirty,
         pools=pools,
@@ -169,8 +181,8 @@ def _judgements(
     feed = pa.concat_tables(pq.read_table(file, columns=["image_id", "label"]) for file in files)
     truth = dict(zip(*(feed.column(name).to_pylist() for name in feed.column_names), strict=True))
     judged = []
-    for name in current(store.folder, "verdicts"):
-        for row in read_table(store.folder, name, _COLUMNS).to_pylist():
+    for batch in read_verdicts(store):
+        for row in batch.to_pylist():
             label, version = truth[row["image_id"]], row["detector_version"]
             since = known_since.get(label)
             moment = row["captured_at"]
@@ -179,11 +191,13 @@ def _judgements(
                     source=row["source_id"],
                     captured_at=moment,
                     label=label,
-                    novel=row["verdict"] == NOVEL,
+                    novel=row["verdict_immediate"] == NOVEL,
                     truly_novel=since is None or version < since,
                     right_class=row["nearest_class_name"] == label,
                     version=version,
                     dirty=story.lens.soils(row["source_id"], story.day_of(moment)),
+                    corrected=row["shift_corrected"] is not None,
+                    settled=row["settled_verdict"],
                 )
             )
     return tuple(sorted(judged, key=lambda j: j.captured_at))
@@ -207,6 +221,7 @@ def _class(
         answers=sum(answer == label for answer in answers),
         recall=_share([j.novel for j in its if j.truly_novel]),
         false_novel=_share([j.novel for j in known]),
+        settled_new=_share([j.settled == NEW for j in its if j.truly_novel]),
         recognised=_share([j.right_class for j in known if not j.novel]),
     )
 

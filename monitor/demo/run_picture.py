@@ -23,6 +23,7 @@ from PIL import Image
 from monitor.demo.image_source import Pictures
 from monitor.demo.measure import ClassOutcome, DemoOutcome, Judgement
 from monitor.demo.story import QUIET, SOURCES, START, Story
+from monitor.store.output_files import NEW
 
 # Okabe and Ito's colours, distinct to every common kind of colour vision.
 _COLOURS = dict(zip(SOURCES, ("#0072B2", "#D55E00", "#009E73"), strict=True))
@@ -37,11 +38,15 @@ def draw(outcome: DemoOutcome, story: Story, pictures: Pictures, path: Path, *, 
     figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
     axes = figure.subplots()
     shares = {source: _by_day(source, outcome.judgements, story) for source in SOURCES}
+    settled = {
+        source: _by_day(source, outcome.judgements, story, settled=True) for source in SOURCES
+    }
     top = min(1.0, 1.3 * max([0.3, *(max(days.values(), default=0) for days in shares.values())]))
     axes.set_ylim(0, top)
     axes.set_xlim(_number(START) - 0.5, _number(START) + story.days)
     _lens(axes, story)
     for source, days in shares.items():
+        _settled(axes, source, settled[source])
         _source(axes, source, days)
     new = [c for c in outcome.classes if c.arrived_at is not None]
     for found, shift in zip(new, _shifts(new, story), strict=True):
@@ -49,7 +54,7 @@ def draw(outcome: DemoOutcome, story: Story, pictures: Pictures, path: Path, *, 
     for found in {c.version: c for c in new if c.found_at}.values():
         _version(axes, found)
     axes.set_title(title, fontsize=11, loc="left", color=_INK, pad=94)
-    axes.set_ylabel("images called novel, by day")
+    axes.set_ylabel("images called novel at once, by day")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ticks = [START + timedelta(days=day) for day in range(0, story.days, max(1, story.days // 8))]
     axes.set_xticks([_number(day) for day in ticks], [f"{day:%-d %b}" for day in ticks])
@@ -57,8 +62,9 @@ def draw(outcome: DemoOutcome, story: Story, pictures: Pictures, path: Path, *, 
     axes.grid(axis="y", color="#e4e4e4", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.plot([], [], "^", color=_PALE, markersize=7, label="a new class appears")
+    axes.bar([_number(START)], [0.0], color=_PALE, alpha=0.3, label="settled as new")
     axes.plot([], [], ":", color=_PALE, label="a detector that knows it is in use")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), frameon=False, fontsize=8, ncols=5)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), frameon=False, fontsize=8, ncols=6)
     _save(figure, path)
 
 
@@ -70,7 +76,8 @@ def describe(outcome: DemoOutcome) -> str:
         for c in outcome.classes
         if c.arrived_at is not None
     ]
-    return f"Share of images called novel, by source and day. {'; '.join(told)}."
+    what = "Share of images called novel at once and settled as new, by source and day"
+    return f"{what}. {'; '.join(told)}."
 
 
 def _lens(axes: Axes, story: Story) -> None:
@@ -88,12 +95,28 @@ def _lens(axes: Axes, story: Story) -> None:
     )
 
 
-def _by_day(source: str, judgements: Sequence[Judgement], story: Story) -> dict[int, float]:
+def _by_day(
+    source: str, judgements: Sequence[Judgement], story: Story, *, settled: bool = False
+) -> dict[int, float]:
+    """The share called novel at once or, with ``settled``, settled as new."""
     days: dict[int, list[bool]] = {}
     for judgement in judgements:
         if judgement.source == source:
-            days.setdefault(story.day_of(judgement.captured_at), []).append(judgement.novel)
-    return {day: sum(novel) / len(novel) for day, novel in sorted(days.items())}
+            is_new = judgement.settled == NEW if settled else judgement.novel
+            days.setdefault(story.day_of(judgement.captured_at), []).append(is_new)
+    return {day: sum(new) / len(new) for day, new in sorted(days.items())}
+
+
+def _settled(axes: Axes, source: str, days: Mapping[int, float]) -> None:
+    if any(days.values()):
+        axes.bar(
+            [_number(START + timedelta(days=day, hours=6)) for day in days],
+            list(days.values()),
+            width=0.9,
+            color=_COLOURS[source],
+            alpha=0.22,
+            linewidth=0,
+        )
 
 
 def _source(axes: Axes, source: str, days: Mapping[int, float]) -> None:

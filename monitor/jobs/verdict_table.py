@@ -28,7 +28,7 @@ def verdict_table(
     Rows of sources with a correction are judged with the shift of the source taken back.
     """
     applied = [_applied(row, corrections) for row in rows]
-    scores = score_corrected(detector, features, applied)
+    scores, corrected = score_corrected(detector, features, applied)
     ids = np.asarray([known.id for known in detector.classes], dtype=object)
     names = np.asarray([known.name for known in detector.classes], dtype=object)
     return table(
@@ -43,7 +43,10 @@ def verdict_table(
             "verdict": np.where(scores.novel, NOVEL, KNOWN).tolist(),
             "nearest_class": ids[scores.nearest].tolist(),
             "nearest_class_name": names[scores.nearest].tolist(),
-            "shift_corrected": [None if one is None else one.strength for one in applied],
+            "shift_corrected": [
+                one.strength if one is not None and used else None
+                for one, used in zip(applied, corrected, strict=True)
+            ],
             "detector_version": np.full(len(rows), version, np.int32),
             "file": [file] * len(rows),
             "row": [row.row for row in rows],

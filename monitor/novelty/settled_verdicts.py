@@ -158,7 +158,8 @@ def _explained(
         rows = np.flatnonzero(sources == source)
         if sketch is not None and len(rows):
             found = correction_of(sketch, pool[rows], strength=0.0)
-            explained[rows] = ~score_corrected(detector, pool[rows], [found] * len(rows)).novel
+            scores, _ = score_corrected(detector, pool[rows], [found] * len(rows))
+            explained[rows] = ~scores.novel
     return explained
 
 

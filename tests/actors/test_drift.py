@@ -137,8 +137,10 @@ def test_a_shifted_source_is_judged_as_shifted_before_anybody_is_asked(
     rows = verdicts(silent)
     told = [rows[pool * POOL :][:POOL] for pool in range(5, 11)]
     corrected = [[row["shift_corrected"] is not None for row in pool] for pool in told]
-    assert [any(pool) for pool in corrected] == [False, False, True, True, True, False]
-    assert all(all(pool) for pool in corrected[2:5])
+    shares = [float(np.mean(pool)) for pool in corrected]
+    assert min(shares[2:4]) > 0.9, "the lens is dark"
+    assert (shares[0], shares[1], shares[5]) == (0.0, 0.0, 0.0)
+    assert shares[4] < 0.1, "it is clean again"
     novel = [np.mean([row["verdict_immediate"] == "novel" for row in pool]) for pool in told]
     assert novel[1] > 0.3
     assert max(novel[2:4]) <= 0.1
