@@ -150,6 +150,11 @@ _NOT_LIVE = {
 )
 @click.option("--severity", callback=_NUMBERS, help="For --shift: a list instead of 1 to 5.")
 @click.option(
+    "--clean-new",
+    is_flag=True,
+    help="For --shift: new images stay clean, which makes them easier to tell.",
+)
+@click.option(
     "--live", is_flag=True, help="Play feeds to the whole monitor instead: when does it notice?"
 )
 @click.option("--known", type=_COUNT, help="For --live: known classes (3).")
@@ -192,6 +197,7 @@ def evaluate(
     shift: bool,
     corruption: tuple[str, ...] | None,
     severity: tuple[int, ...] | None,
+    clean_new: bool,
     live: bool,
     list_methods: bool,
     list_plans: bool,
@@ -222,7 +228,7 @@ def evaluate(
         raise click.UsageError("give --out, the folder for the results")
     if shift:
         for path in data:
-            _shift(path, label_column, backbone, changes, corruption, severity, out)
+            _shift(path, label_column, backbone, changes, corruption, severity, out, clean_new)
         return
     if live:
         _refuse({**changes, "plan": plan_name}, {**_NOT_LIVE, "plan": "--plan"}, _UNUSED)
@@ -339,6 +345,7 @@ def _shift(
     corruptions: tuple[str, ...] | None,
     severities: tuple[int, ...] | None,
     out: Path,
+    clean_new: bool,
 ) -> None:
     from monitor.evaluation.shift import ShiftPlan
     from monitor.evaluation.shift_images import CORRUPTIONS, SEVERITIES
@@ -350,6 +357,7 @@ def _shift(
         "known": changes["initial"],
         "new": increments[0] if increments else None,
         "budgets": changes["budgets"],
+        "clean_new": clean_new,
     }
     folder = out / path.stem
     records = run_shift(
@@ -363,7 +371,7 @@ def _shift(
         backbone=backbones[0] if backbones else DEFAULT_BACKBONE,
         progress=lambda text: click.echo(text, err=True),
     )
-    for table in write_shift_report(records, folder):
+    for table in write_shift_report(records, folder, clean_new=clean_new):
         click.echo(f"{table.title}\n\n{table.markdown()}\n")
     click.echo(f"Wrote {folder / 'shift.json'} and {folder / 'shift.md'}.")
 

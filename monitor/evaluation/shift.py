@@ -8,7 +8,11 @@ For every corruption and severity, a detector of a few classes meets
   and does anything of it seem new or become a class? (:mod:`~.shift_feeds`)
 - feeds that stay clean for a year or bring a new class instead: is drift told although there is
   none?
-- the shift again after it was learnt: is it still called new, and is a new class still found?
+- the shift again, judged as shifted from its second pool on, and after it was learnt: is it still
+  called new, and is a new class still found?
+
+New samples are shifted like the rest of their source. With clean ones beside shifted known ones,
+"is it shifted?" would already answer "is it known?".
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from monitor.evaluation.shift_feeds import Record, watched, watched_without_shif
 from monitor.novelty.class_separation import auroc
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.adaptation import adapt
+from monitor.novelty.drift.shift_correction import correction_of, score_corrected
 from monitor.novelty.drift.source_drift import Sketch
 from monitor.novelty.inner_loop import drive, inner_loop
 
@@ -54,6 +59,7 @@ class ShiftPlan:
     pool: int = 200  # images in a pool of the watched feed
     feeds: int = 34  # feeds without shift, and as many with something new: 102 with three seeds
     days: float = 365.0  # for how long a clean feed is watched
+    clean_new: bool = False  # new samples as they are, while known ones are shifted
 
 
 class ShiftWorld:
@@ -97,6 +103,13 @@ class ShiftWorld:
         rows = np.isin(seen.labels, self.known)
         return ShiftedFeatures(seen.features[rows], seen.labels[rows])
 
+    def new_through(self, seen: ShiftedFeatures | None) -> ShiftedFeatures:
+        """The new samples as the source shows them."""
+        if seen is None or self.plan.clean_new:
+            return self.new
+        rows = np.isin(seen.labels, self.fresh)
+        return ShiftedFeatures(seen.features[rows], seen.labels[rows])
+
     def take(self, seen: ShiftedFeatures, count: int, *, replace: bool = False) -> ShiftedFeatures:
         if not replace:
             count = min(count, len(seen.labels))
@@ -110,11 +123,12 @@ def measure(
     """Every record of one corruption at one severity; without one, of the clean feed."""
     world.begin(tags["corruption"], tags["severity"])
     shifted = None if seen is None else world.shifted(seen)
-    records = [_mixed(world, shifted, share, b) for share, b in _settings(world.plan)]
+    new = world.new_through(seen)
+    records = [_mixed(world, shifted, new, share, b) for share, b in _settings(world.plan)]
     if shifted is None:
         records += watched_without_shift(world)
     else:
-        records += [watched(world, shifted), _adapted(world, shifted)]
+        records += [watched(world, shifted), _judged(world, shifted, new)]
     return [{**tags, **r} for r in records]
 
 
@@ -123,19 +137,23 @@ def _settings(plan: ShiftPlan) -> list[tuple[float, float]]:
 
 
 def _mixed(
-    world: ShiftWorld, shifted: ShiftedFeatures | None, share: float, budget: float
+    world: ShiftWorld,
+    shifted: ShiftedFeatures | None,
+    new: ShiftedFeatures,
+    share: float,
+    budget: float,
 ) -> Record:
     """One pool in which the inner loop looks for what is new, then scores what it has not seen."""
     most = 2 * world.plan.pool
     each = min(
         most, len(world.old.labels) // 4, *([] if shifted is None else [len(shifted.labels) // 2])
     )
-    fresh = min(int(2 * each * share / (1 - share)), len(world.new.labels) // 2)
+    fresh = min(int(2 * each * share / (1 - share)), len(new.labels) // 2)
     old = world.take(world.old, 4 * each)
     # Without a shift, known samples of the same kind take the place of the shifted ones.
     first, second = old.part(0, 2 * each), old.part(2 * each, 4 * each)
     dirty = second if shifted is None else world.take(shifted, 2 * each)
-    kinds = (first, dirty, world.take(world.new, 2 * fresh))
+    kinds = (first, dirty, world.take(new, 2 * fresh))
     pools = [kind.part(0, len(kind.labels) // 2) for kind in kinds]
     tests = [kind.part(len(kind.labels) // 2, len(kind.labels)).features for kind in kinds]
     pool = np.concatenate([p.features for p in pools])
@@ -163,8 +181,11 @@ def _mixed(
     return record
 
 
-def _adapted(world: ShiftWorld, shifted: ShiftedFeatures) -> Record:
-    """False-novel rates on the shift, and recall of new samples, before and after learning it."""
+def _judged(world: ShiftWorld, shifted: ShiftedFeatures, new: ShiftedFeatures) -> Record:
+    """False-novel rates on the shift, and recall of new samples.
+
+    As they are, with the shift that one pool showed taken back, and after learning it.
+    """
     order = np.random.default_rng(world.seed).permutation(len(shifted.labels))
     cut = int(_POOL_SHARE * len(order))
     pool, rest = order[:cut], order[cut:]
@@ -176,13 +197,23 @@ def _adapted(world: ShiftWorld, shifted: ShiftedFeatures) -> Record:
         return float(detector.score(features).novel.mean())
 
     before, after = world.detector, found.detector
+    first = shifted.features[pool[: world.plan.pool]]
+    correction = correction_of(world.sketch, first, strength=0.0)
+
+    def corrected(features: Floats) -> float:
+        scores, _ = score_corrected(before, features, [correction] * len(features))
+        return float(scores.novel.mean())
+
     return {
         "kind": "adapt",
         "calibrated": after.calibration.exceedance,
+        "calibrated_before": before.calibration.exceedance,
         "false_novel_before": rate(before, shifted.features[rest]),
         "false_novel_after": rate(after, shifted.features[rest]),
-        "recall_before": rate(before, world.new.features),
-        "recall_after": rate(after, world.new.features),
+        "false_novel_corrected": corrected(shifted.features[rest]),
+        "recall_before": rate(before, new.features),
+        "recall_corrected": corrected(new.features),
+        "recall_after": rate(after, new.features),
         "adapted": len(found.adapted),
         "distance": max((c.distance for c in found.adapted), default=0.0),
     }

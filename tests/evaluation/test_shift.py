@@ -141,6 +141,10 @@ def test_the_command_measures_a_corruption(
     shifted = next(r for r in records if r["kind"] == "watch" and r["feed"] == "shifted")
     assert shifted["false_classes"] == 0
     assert 0 < shifted["labels"] <= DriftSettings().confirm_labels
+    assert "shifted like the rest" in (tmp_path / "toy" / "shift.md").read_text()
+    clean = CliRunner().invoke(evaluate, [*arguments, "--clean-new"])
+    assert clean.exit_code == 0, clean.output
+    assert "these figures leave out" in (tmp_path / "toy" / "shift.md").read_text()
 
 
 def test_shift_needs_images(tmp_path: Path) -> None:
