@@ -22,6 +22,7 @@ from monitor.errors import (
     kind_of,
 )
 from monitor.feed import errors as feed
+from monitor.images import errors as images
 from monitor.store import errors as store
 
 #: Errors that are not the operator's. Whoever adds one says here what shall be done about it.
@@ -39,6 +40,7 @@ KINDS: dict[type[ConcladError], ErrorKind] = {
     store.DiskUnavailable: ErrorKind.DISK,
     store.BatchMismatch: ErrorKind.BATCH,
     store.TableMismatch: ErrorKind.BATCH,
+    images.DecodersFailed: ErrorKind.WORKER,
     backbones.EngineFailure: ErrorKind.BATCH,
     backbones.DeviceFull: ErrorKind.DEVICE,
     backbones.DeviceFailed: ErrorKind.WORKER,

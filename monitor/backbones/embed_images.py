@@ -1,9 +1,9 @@
 """From encoded images to features, decoding some while others are computed.
 
-Each worker takes a batch, decodes it and hands it to the engine. While it waits there, others
-decode, so the engine is never short of work, and nobody has to guess how many threads decoding
-needs against computing. Results come in the order of the images, and no more than a few batches
-exist at any time, however long the stream.
+Each worker takes a batch, has it decoded (by processes of their own) and hands it to the engine.
+While it waits there, others decode, so the engine is never short of work, and nobody has to guess
+how many threads decoding needs against computing. Results come in the order of the images, and no
+more than a few batches exist at any time, however long the stream.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.backbones.engine import Engine, Features
-from monitor.images.decode import decode
 from monitor.images.image_stats import image_stats
+from monitor.images.isolated_decoding import decoders_for
 from monitor.images.reject_reasons import Reason, Rejected
 
 Key = TypeVar("Key")
@@ -87,17 +87,24 @@ def embed_part(
     """
     recipe = engine.backbone.preprocessing
     keys: list[Key] = []
-    pictures: list[NDArray[np.uint8]] = []
     rejected: list[tuple[Key, Rejected]] = []
-    for key, data in part:
-        found = decode(data, engine.decoding, min_side=recipe.decode_side)
-        if isinstance(found, Rejected):
-            rejected.append((key, found))
-        else:
-            keys.append(key)
-            pictures.append(found.pixels)
-    taken = image_stats(pictures if stats else [])
-    features = engine.embed(recipe.apply_all(pictures))
+    # Resized as they come, because decoded images may be large and lie in shared memory.
+    prepared: list[NDArray[np.uint8]] = [recipe.apply_all([])]
+    measured: list[NDArray[np.float32]] = [image_stats([])]
+    decoders = decoders_for(engine.decoding)
+    images = [data for _, data in part]
+    for some in decoders.decode(images, min_side=recipe.decode_side, stats=stats):
+        pictures: list[NDArray[np.uint8]] = []
+        for (key, _), found in zip(part[some.first :], some.found, strict=False):
+            if isinstance(found, Rejected):
+                rejected.append((key, found))
+            else:
+                keys.append(key)
+                pictures.append(found.pixels)
+        prepared.append(recipe.apply_all(pictures))
+        measured.append(some.stats)
+    taken = np.concatenate(measured)
+    features = engine.embed(np.concatenate(prepared))
     finite = np.asarray(np.isfinite(features).all(axis=1))
     if not finite.all():
         rejected += [(keys[row], _NOT_FINITE) for row in np.flatnonzero(~finite)]

@@ -115,7 +115,10 @@ class Preprocessing:
         """The same for several, as one array; to the bit what each would be by itself."""
         prepared = np.empty((len(images), self.size, self.size, 3), np.uint8)
         for chosen in alike(images, _TOGETHER):
-            prepared[chosen] = self._prepare(np.stack([images[i] for i in chosen]))
+            some = [images[i][None] for i in chosen]
+            # One by itself may be large: it is not copied, if torch takes it as it lies.
+            is_fit = len(some) == 1 and some[0].flags.carray
+            prepared[chosen] = self._prepare(some[0] if is_fit else np.concatenate(some))
         return prepared
 
     def _prepare(self, images: NDArray[np.uint8]) -> NDArray[np.uint8]:

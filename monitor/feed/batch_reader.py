@@ -35,8 +35,16 @@ CHUNK_BYTES = 32 << 20
 """What one step of reading may hold; a few hundred ordinary frames."""
 
 CHUNK_ROWS = 128
-"""Larger steps save little, and rows may share one large image of a dictionary, unseen by the
-footer: a hundred of them still fit."""
+"""Larger steps save little."""
+
+EXPANDED_BYTES = 128 << 20
+"""What one step may hold if all its rows share the one image of a dictionary, of which the footer
+counts a single copy: then a row may be as large as its whole row group. Large row groups are
+therefore read a row at a time, which costs ten microseconds each."""
+
+BLOWN_UP_BYTES, BLOWN_UP_TIMES = 256 << 20, 50
+"""A row group above this size, and so many times as large as its whole file, is not read: images
+hardly compress any further, and readers of Parquet take memory for whole pages and dictionaries."""
 
 PREFETCH_BYTES = 64 << 20
 """Row groups up to this size are fetched in one go, which object stores reward."""
@@ -116,6 +124,8 @@ class BatchReader:
             for row in islice(self._rows, spec.rows):
                 self._next_row += 1
                 yield row
+        except GeneratorExit:
+            raise  # whoever reads has had enough; the place is known
         except BaseException:
             self.close()
             raise
@@ -201,6 +211,11 @@ def _rows_of_group(
     the rest of the group is rejected. Chunks are counted from the start of the group, so
     which rows that concerns does not depend on where reading began.
     """
+    if is_blown_up(group, opened.footer.file.size):
+        said = f"row group {group.index} of {group.memory_bytes} bytes in a much smaller file"
+        for lost in range(row, group.end_row):
+            yield RejectedRow(lost, Reason.TOO_LARGE, said, None, opened.source_id)
+        return
     failed_at = -1
     while row < group.end_row:
         try:
@@ -223,9 +238,15 @@ def _rows_of_group(
         failed_at = row
 
 
+def is_blown_up(group: RowGroup, file_size: int) -> bool:
+    """Whether a row group is far larger than its file by what its footer says."""
+    return group.memory_bytes > max(BLOWN_UP_BYTES, BLOWN_UP_TIMES * file_size)
+
+
 def _chunks(opened: _OpenFile, group: RowGroup) -> Iterator[tuple[pa.RecordBatch, int]]:
     row_bytes = max(1, group.memory_bytes // max(1, group.rows))
-    rows = max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes))
+    expanded = EXPANDED_BYTES // max(1, group.memory_bytes)
+    rows = max(1, min(CHUNK_ROWS, CHUNK_BYTES // row_bytes, expanded))
     first = group.first_row
     for chunk in opened.parquet.iter_batches(
         batch_size=rows,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from monitor.images.decode import Decoding
-from monitor.images.thumbnail import render_thumbnail
+from monitor.images.isolated_decoding import decoders_for
+from monitor.images.thumbnail import SIDE
 
 PER_CLASS = 8
 """What a person takes in at a glance, and what fits beside a question."""
@@ -43,7 +44,7 @@ class Gallery:
         if place >= self.per_class:
             self._seen[label] = count + 1
             return
-        picture = render_thumbnail(image, self.decoding)
+        picture = decoders_for(self.decoding or Decoding()).thumbnail(image, SIDE)
         if not isinstance(picture, bytes):
             return
         self._seen[label] = count + 1

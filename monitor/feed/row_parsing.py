@@ -18,6 +18,9 @@ from monitor.plain_text import name_problem, visible
 NO_SOURCE = "default"
 """The source of rows that have neither a column nor a folder nor a setting to name it."""
 
+IMAGE_BYTES = 512 << 20
+"""The largest encoded image that is read at all; see `feed.max_pixels` for what is decoded."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -113,9 +116,12 @@ def rows_of(
     labels = _names(_column(batch, layout.label))
     fallback = _name(source_id)
     times = _times(_column(batch, layout.captured_at))
-    images = _column(batch, layout.image).to_pylist()
+    images = _column(batch, layout.image)
     columns = zip(ids, sources, times, labels, images, strict=True)
-    for row, (image_id, source, time, label, image) in enumerate(columns, first_row):
+    for row, (image_id, source, time, label, found) in enumerate(columns, first_row):
+        size = found.as_buffer().size if found.is_valid else 0
+        # One that is too large is not even copied out of the file's memory.
+        image = None if size > IMAGE_BYTES else found.as_py()
         if (
             not image_id
             or not image
@@ -124,18 +130,20 @@ def rows_of(
             or isinstance(time, Malformed)
             or isinstance(label, Malformed)
         ):
-            yield _rejected(row, image_id, source or fallback, time, label)
+            yield _rejected(row, image_id, source or fallback, time, label, size)
         else:
             yield Row(row, image_id, source, time, label, image)
 
 
-def _rejected(row: int, image_id: Any, source: Any, time: Any, label: Any) -> RejectedRow:
-    reason, detail = _problem(image_id, source, time, label)
+def _rejected(
+    row: int, image_id: Any, source: Any, time: Any, label: Any, size: int
+) -> RejectedRow:
+    reason, detail = _problem(image_id, source, time, label, size)
     known = [None if isinstance(value, Malformed) else value for value in (image_id, source, time)]
     return RejectedRow(row, reason, detail, *known)
 
 
-def _problem(image_id: Any, source: Any, time: Any, label: Any) -> tuple[Reason, str]:
+def _problem(image_id: Any, source: Any, time: Any, label: Any, size: int) -> tuple[Reason, str]:
     for value, name in ((image_id, "image_id"), (source, "source_id"), (label, "label")):
         if isinstance(value, Malformed):
             return Reason.BAD_ID, f"{name} {value.detail}"
@@ -143,6 +151,8 @@ def _problem(image_id: Any, source: Any, time: Any, label: Any) -> tuple[Reason,
         return Reason.BAD_ID, "image_id is null or empty"
     if isinstance(time, Malformed):
         return Reason.BAD_TIME, f"captured_at {time.detail}"
+    if size > IMAGE_BYTES:
+        return Reason.TOO_LARGE, f"{size} bytes; an image has at most {IMAGE_BYTES}"
     return Reason.NO_IMAGE, "the image is null or empty (a path beside it is never opened)"
 
 

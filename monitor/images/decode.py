@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,18 +51,24 @@ for _decoder in ("PIL", "tifffile"):
 for _kind in (UserWarning, Image.DecompressionBombWarning):
     warnings.filterwarnings("ignore", category=_kind, module=r"PIL\.")
 
+_ADDRESS = re.compile(r" <_io\.BytesIO object at 0x[0-9a-f]+>")
 _ORIENTATION = 0x0112
 _SUBFILE, _TILE_WIDTH, _TILE_LENGTH = 254, 322, 323
 _REDUCED_OR_MASK = 0b101
-_TRANSPOSE = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+# By EXIF's number for how a camera was held: whether rows and columns of the upright image are
+# exchanged when it is stored, and which of the stored ones run backwards.
+_SWAPS_SIDES = (5, 6, 7, 8)
+_RUNS_BACKWARDS = {2: (1, -1), 3: (-1, -1), 4: (-1, 1), 6: (-1, 1), 7: (-1, -1), 8: (1, -1)}
+
+STRIP_PIXELS = 1 << 20
+"""A few megabytes at a time while pixels are converted."""
+
+Room = Callable[[int, int], NDArray[np.uint8]]
+"""Gives an array of height x width x 3."""
+
+
+def new_array(height: int, width: int) -> NDArray[np.uint8]:
+    return np.empty((height, width, 3), np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +101,17 @@ class Decoded:
 
 
 def decode(
-    data: bytes, settings: Decoding | None = None, *, min_side: int | None = None
+    data: bytes,
+    settings: Decoding | None = None,
+    *,
+    min_side: int | None = None,
+    room: Room = new_array,
 ) -> Decoded | Rejected:
     """Decode one image, or say why not.
 
     With `min_side` a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, which costs a fraction
     of the time, as long as neither side becomes smaller than that. The caller still resizes.
+    ``room`` is asked for the array into which a large image is decoded.
 
     >>> str(decode(b"GIF89a"))
     'unknown_format: begins with 474946383961; JPEG, PNG, WebP and TIFF are read'
@@ -118,18 +131,26 @@ def decode(
             return found if isinstance(found, Rejected) else _checked(found)
         if kind == "JPEG":
             plain = decode_plain_jpeg(
-                data, max_pixels=settings.max_pixels, max_aspect=MAX_ASPECT, min_side=min_side
+                data,
+                max_pixels=settings.max_pixels,
+                max_aspect=MAX_ASPECT,
+                min_side=min_side,
+                room=room,
             )
             if plain is not None:
                 return Decoded(*plain)
-        return _decode_with_pillow(data, kind, settings, min_side)
+        return _decode_with_pillow(data, kind, settings, min_side, room)
     # Decoders of hostile bytes raise anything, down to AttributeError; each costs one row.
     except Exception as error:  # noqa: BLE001
         return _rejected(error, data, kind)
 
 
 def _decode_with_pillow(
-    data: bytes, kind: str, settings: Decoding, min_side: int | None
+    data: bytes,
+    kind: str,
+    settings: Decoding,
+    min_side: int | None,
+    room: Room = new_array,
 ) -> Decoded | Rejected:
     with Image.open(io.BytesIO(data), formats=[kind]) as image:
         if refused := _check_header(image, settings.max_pixels):
@@ -138,12 +159,35 @@ def _decode_with_pillow(
         if min_side is not None:
             image.draft(None, (min_side, min_side))
         image.load()
-        turned = _TRANSPOSE.get(_orientation(image))
-        rgb = _to_rgb(image, settings.background)
+        pixels = _upright_rgb(image, _orientation(image), settings.background, room)
+        return pixels if isinstance(pixels, Rejected) else Decoded(pixels, size)
+
+
+def _upright_rgb(
+    image: Image.Image, orientation: int, background: tuple[int, int, int], room: Room
+) -> NDArray[np.uint8] | Rejected:
+    """Converted strip by strip, so that one copy of a large image is enough."""
+    width, height = image.size
+    turned = orientation in _SWAPS_SIDES
+    upright = room(width, height) if turned else room(height, width)
+    # The same memory with its axes as the image is stored.
+    stored = _as_stored(upright, orientation)
+    rows = max(1, STRIP_PIXELS // width)
+    for top in range(0, height, rows):
+        below = min(top + rows, height)
+        strip = image if rows >= height else image.crop((0, top, width, below))
+        rgb = _to_rgb(strip, background, of=image.format)
         if isinstance(rgb, Rejected):
             return rgb
-        upright = rgb.transpose(turned) if turned is not None else rgb
-        return Decoded(np.asarray(upright), size)
+        stored[top:below] = np.asarray(rgb)
+    return upright
+
+
+def _as_stored(upright: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
+    """A view of an upright image, turned as a camera that was held like this stored it."""
+    axes = upright.swapaxes(0, 1) if orientation in _SWAPS_SIDES else upright
+    rows, columns = _RUNS_BACKWARDS.get(orientation, (1, 1))
+    return axes[::rows, ::columns]
 
 
 def _check_header(image: Image.Image, max_pixels: int) -> Rejected | None:
@@ -196,7 +240,10 @@ def _orientation(image: Image.Image) -> int:
         return 1
 
 
-def _to_rgb(image: Image.Image, background: tuple[int, int, int]) -> Image.Image | Rejected:
+def _to_rgb(
+    image: Image.Image, background: tuple[int, int, int], *, of: str | None
+) -> Image.Image | Rejected:
+    """Pixels of an image of format ``of``, or of a part of it."""
     mode = image.mode
     if image.has_transparency_data:
         whole = image.convert("RGBA")
@@ -208,10 +255,10 @@ def _to_rgb(image: Image.Image, background: tuple[int, int, int]) -> Image.Image
     if mode in ("1", "L", "P", "CMYK", "YCbCr", "RGBX"):
         return image.convert("RGB")
     # 16-bit PNG is mode "I" in older Pillow; 32-bit integers occur in TIFF only.
-    if mode.startswith("I;16") or (mode == "I" and image.format == "PNG"):
+    if mode.startswith("I;16") or (mode == "I" and of == "PNG"):
         high_byte = (np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)
         return Image.fromarray(high_byte).convert("RGB")
-    if image.format == "TIFF" and mode in ("I", "F"):
+    if of == "TIFF" and mode in ("I", "F"):
         return needs_bands("one band of 32 bits")
     return Rejected(Reason.UNSUPPORTED_PIXELS, f"pixels of mode {mode}; convert them to RGB")
 
@@ -231,7 +278,11 @@ def needs_bands(what: str) -> Rejected:
 
 
 def _rejected(error: Exception, data: bytes, kind: str) -> Rejected:
-    text = " ".join(str(error).split())[:200] or type(error).__name__
+    # Pillow names the object that it read from, which is another one each time.
+    words = _ADDRESS.sub("", " ".join(str(error).split()))
+    text = words[:200] or type(error).__name__
+    if isinstance(error, MemoryError):
+        return Rejected(Reason.TOO_LARGE, f"{kind}: takes more memory than one image is given")
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return Rejected(Reason.TOO_LARGE, text)
     if isinstance(error, EOFError) or "truncated" in text.lower():

@@ -7,6 +7,13 @@ from monitor.images.reject_reasons import Reason, Rejected
 MAX_SCANS = 100
 """A progressive JPEG has about ten. Each scan walks all pixels again, so thousands are a trap."""
 
+COMMON_SCANS = 3
+"""One for each colour at most, unless it is progressive."""
+
+SCANS_OF_MOST_PIXELS = 4
+"""So many walks over an image of the most pixels: an ordinary progressive photograph of 24
+megapixels passes, a hundred scans of 67 do not."""
+
 _TIFF = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
 
 
@@ -30,7 +37,7 @@ def sniff(data: bytes) -> str | None:
 def check_on_sight(data: bytes, kind: str, max_pixels: int) -> Rejected | None:
     """Refuse what would already cost memory or time when a decoder merely opens it."""
     if kind == "JPEG":
-        return _check_jpeg(data)
+        return _check_jpeg(data, max_pixels)
     if kind == "WEBP":
         return _check_webp(data, max_pixels)
     return None
@@ -43,12 +50,31 @@ def too_many_pixels(width: int, height: int, max_pixels: int) -> Rejected:
     )
 
 
-def _check_jpeg(data: bytes) -> Rejected | None:
+def _check_jpeg(data: bytes, max_pixels: int) -> Rejected | None:
     # Within the coded data 0xFF is always followed by 0x00, so this counts markers only.
     scans = data.count(b"\xff\xda")
     if scans > MAX_SCANS:
         return Rejected(Reason.TOO_LARGE, f"a JPEG of {scans} scans; the limit is {MAX_SCANS}")
+    width, height = _jpeg_size(data) if scans > COMMON_SCANS else (0, 0)
+    if scans * width * height > SCANS_OF_MOST_PIXELS * max_pixels:
+        return Rejected(
+            Reason.TOO_LARGE,
+            f"a JPEG of {scans} scans of {width} x {height} pixels; write it with fewer",
+        )
     return None
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int]:
+    """Width and height by the first frame header; (0, 0) if there is none before the data."""
+    at = 2
+    while at + 9 <= len(data) and data[at] == 0xFF:
+        kind, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
+        if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
+            height, width = data[at + 5 : at + 7], data[at + 7 : at + 9]
+            return int.from_bytes(width, "big"), int.from_bytes(height, "big")
+        # Fill bytes may stand before a marker.
+        at += 1 if kind == 0xFF else 2 + length
+    return 0, 0
 
 
 def _check_webp(data: bytes, max_pixels: int) -> Rejected | None:

@@ -8,6 +8,8 @@ long way, which knows what to say about it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
@@ -23,7 +25,12 @@ _REDUCTIONS = (8, 4, 2)
 
 
 def decode_plain_jpeg(
-    data: bytes, *, max_pixels: int, max_aspect: int, min_side: int | None
+    data: bytes,
+    *,
+    max_pixels: int,
+    max_aspect: int,
+    min_side: int | None,
+    room: Callable[[int, int], NDArray[np.uint8]] | None = None,
 ) -> tuple[NDArray[np.uint8], tuple[int, int]] | None:
     """Pixels and stored (width, height), or None where the long way must look.
 
@@ -39,7 +46,9 @@ def decode_plain_jpeg(
         if max(height, width) > max_aspect * min(height, width):
             return None
         wanted = _reduced(height, width, min_side)
-        pixels = simplejpeg.decode_jpeg(data, "RGB", min_height=wanted[0], min_width=wanted[1])
+        pixels = simplejpeg.decode_jpeg(
+            data, "RGB", min_height=wanted[0], min_width=wanted[1], buffer=room and room(*wanted)
+        )
     except ValueError:
         return None
     # Reduced by eighths other than these, an image would not be what Pillow makes of it.

@@ -42,6 +42,8 @@ class Reason(StrEnum):
     """Pixels of a kind that has no stated rule, or a compression that is not installed."""
     NEEDS_BANDS = "needs_bands"
     """A TIFF of many bands, and nobody said which of them are red, green and blue."""
+    DECODER_DIED = "decoder_died"
+    """Its decoder crashed or hung, each time: a hole in a decoder, or an attempt to find one."""
     NOT_FINITE = "not_finite"
     """The backbone gives no finite feature for it: an overflow in half precision, say."""
 

@@ -63,6 +63,11 @@ def open_engine_of(config: Config) -> Engine:
     """
     # Here rather than above: torch and timm take seconds and half a gigabyte, and most of those
     # who read a configuration never embed anything.
+    from monitor.images.isolated_decoding import decoders_for
+
+    # They start while the backbone's framework is loaded.
+    decoding = decoding_of(config)
+    decoders_for(decoding)
     from monitor.backbones.backbone import load_backbone
     from monitor.backbones.engine import open_engine
 
@@ -71,7 +76,7 @@ def open_engine_of(config: Config) -> Engine:
         runtime=config.backbone.engine,
         precision=config.backbone.precision,
         threads=config.backbone.threads,
-        decoding=decoding_of(config),
+        decoding=decoding,
     )
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from monitor.backbones.embed_images import embed_part
+from monitor.backbones.embed_images import Embedded, embed_part
 from monitor.backbones.engine import Engine
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.batch_reader import BatchReader
 from monitor.feed.contract import Columns
 from monitor.feed.feed_storage import FeedStorage
-from monitor.feed.row_parsing import Row
+from monitor.feed.row_parsing import RejectedRow, Row, RowIdentity
 from monitor.images.image_stats import STATS
 from monitor.pipeline.score_batch import EmbeddedBatch
+
+PART_BYTES = 64 << 20
+"""Encoded images that are in memory at once: a batch holds more only if its images are few and
+large, and those are then embedded some at a time."""
 
 
 class BatchEmbedder:
@@ -40,12 +44,17 @@ class BatchEmbedder:
 
     def embed(self, planned: PlannedBatch) -> EmbeddedBatch:
         """Every row of the batch, embedded or rejected with its reason."""
-        with self._reading:
-            batch = self._reader.read(planned)
-        found = [
-            embed_part([(row.identity, row.image) for row in part], self._engine)
-            for part in _parts(batch.rows, self._engine.batch)
-        ]
+        found: list[Embedded[RowIdentity]] = []
+        unread: list[RejectedRow] = []
+        first = planned.first_row
+        while first < planned.end_row:
+            part = self._read(planned, first)
+            first += len(part)
+            unread += [row for row in part if isinstance(row, RejectedRow)]
+            images = [(row.identity, row.image) for row in part if isinstance(row, Row)]
+            size = self._engine.batch
+            for start in range(0, len(images), size):
+                found.append(embed_part(images[start : start + size], self._engine))
         dimension = self._engine.fingerprint.dimension
         features = [np.empty((0, dimension), np.float32), *(part.features for part in found)]
         rejected = [row.rejected(why) for part in found for row, why in part.rejected]
@@ -55,12 +64,21 @@ class BatchEmbedder:
             tuple(row for part in found for row in part.keys),
             np.concatenate(features),
             np.concatenate(stats),
-            tuple(sorted((*batch.rejected, *rejected), key=lambda row: row.row)),
+            tuple(sorted((*unread, *rejected), key=lambda row: row.row)),
         )
+
+    def _read(self, planned: PlannedBatch, first: int) -> list[Row | RejectedRow]:
+        """The rest of a batch, or some of it where images are large."""
+        rows = planned.end_row - first
+        part: list[Row | RejectedRow] = []
+        held = 0
+        with self._reading:
+            for row in self._reader.iter_rows(replace(planned, first_row=first, rows=rows)):
+                part.append(row)
+                held += len(row.image) if isinstance(row, Row) else 0
+                if held > PART_BYTES:
+                    break
+        return part
 
     def close(self) -> None:
         self._reader.close()
-
-
-def _parts(rows: Sequence[Row], size: int) -> list[Sequence[Row]]:
-    return [rows[start : start + size] for start in range(0, len(rows), size)]

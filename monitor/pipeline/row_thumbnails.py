@@ -15,8 +15,9 @@ from monitor.feed.errors import FeedError
 from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.row_parsing import Row
 from monitor.images.decode import Decoding
+from monitor.images.isolated_decoding import decoders_for
 from monitor.images.reject_reasons import Rejected
-from monitor.images.thumbnail import SIDE, render_thumbnail
+from monitor.images.thumbnail import SIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,5 +69,5 @@ class ThumbnailReader:
                     yield self._thumbnail(batch.rows[0]) if batch.rows else RowThumbnail()
 
     def _thumbnail(self, row: Row) -> RowThumbnail:
-        rendered = render_thumbnail(row.image, self._decoding, self._side)
+        rendered = decoders_for(self._decoding).thumbnail(row.image, self._side)
         return RowThumbnail(None if isinstance(rendered, Rejected) else rendered, row.label)

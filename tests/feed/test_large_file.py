@@ -16,13 +16,13 @@ READ = """
 import sys
 from monitor.feed.batch_plan import plan_batches
 from monitor.feed.batch_reader import BatchReader
-from monitor.feed.feed_storage import Source
+from monitor.feed.feed_storage import FeedStorage
 
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096
 
-source = Source.at(sys.argv[1])
+source = FeedStorage.at(sys.argv[1])
 [file] = source.list()
 before, rows, peaks = resident(), 0, [0, 0]
 with BatchReader(source) as reader:
