@@ -124,8 +124,16 @@ def _drifted(source: str, said: Mapping[str, Any]) -> str:
     return f"{source}: known classes look different ({words}), strength {said['strength']:.2f}"
 
 
+def _changed(source: str, said: Mapping[str, Any]) -> str:
+    return (
+        f"{said['file']}, row {said['row']}: holds another image than the one that was scored; "
+        "it is not shown, and files of a feed must not change"
+    )
+
+
 _SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
     "class.discovered": _discovered,
+    "image.changed": _changed,
     "questions.opened": _opened,
     "pool.triggered": _triggered,
     "pool.probed": _probed,

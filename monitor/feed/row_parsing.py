@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.feed.contract import Columns, Layout, is_text
+from monitor.images.image_identity import image_digest
 from monitor.images.reject_reasons import Reason, Rejected
 from monitor.plain_text import name_problem, visible
 
@@ -34,6 +35,8 @@ class RowIdentity:
     source_id: str
     captured_at: datetime | None
     label: str | None = None
+    digest: str | None = None
+    """The hash of the image's bytes, kept with the rows of a pool."""
 
     def rejected(self, why: Rejected) -> RejectedRow:
         """The row as one that cannot be scored."""
@@ -61,7 +64,14 @@ class Row:
 
     @property
     def identity(self) -> RowIdentity:
-        return RowIdentity(self.row, self.image_id, self.source_id, self.captured_at, self.label)
+        return RowIdentity(
+            self.row,
+            self.image_id,
+            self.source_id,
+            self.captured_at,
+            self.label,
+            image_digest(self.image),
+        )
 
 
 @dataclass(frozen=True, slots=True)

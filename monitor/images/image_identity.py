@@ -8,6 +8,15 @@ KEY_BYTES = 16
 """128 bits: a billion images collide with a probability of about 1.5e-21."""
 
 
+def image_digest(data: bytes) -> str:
+    """The hash of an image's bytes: whether what is shown is what was scored.
+
+    >>> image_digest(b"")
+    'cae66941d9efbd404e4d88758ea67670'
+    """
+    return hashlib.blake2b(data, digest_size=KEY_BYTES).hexdigest()
+
+
 def image_key(source_id: str, image_id: str) -> bytes:
     """The identity of an image, the same in every process and for ever.
 

@@ -80,8 +80,12 @@ def rejected_table(file: str, rejected: Iterable[RejectedRow]) -> pa.Table:
     )
 
 
-def pool_sample_table(verdicts: pa.Table, features: Floats, stats: Floats) -> pa.Table:
+def pool_sample_table(
+    verdicts: pa.Table, rows: Sequence[RowIdentity], features: Floats, stats: Floats
+) -> pa.Table:
     """The rows of ``verdicts`` with what a pool needs to be inspected and asked about."""
     schema = features_schema(features.shape[1])
     shared = {name: verdicts.column(name) for name in schema.names if name in verdicts.schema.names}
-    return table(schema, {**shared, "features": features, "stats": stats})
+    digests = [row.digest for row in rows]
+    own = {"image_digest": digests, "features": features, "stats": stats}
+    return table(schema, {**shared, **own})

@@ -165,7 +165,11 @@ class PoolLifecycle:
             missing = next_missing_thumbnails(tx)
             over = tx.settlements.next_unsettled()
         if missing is not None:
-            return self._hand_out(RenderThumbnails(*missing, of="pseudo-labels"))
+            places = tuple((one.file, one.row) for one in missing[1])
+            digests = tuple(one.digest for one in missing[1])
+            return self._hand_out(
+                RenderThumbnails(missing[0], places, of="pseudo-labels", digests=digests)
+            )
         if over is not None:
             return self._hand_out(self._settlement_of(over, current))
         for pool in active:
@@ -289,7 +293,8 @@ class PoolLifecycle:
         samples = self._read(pool.id)
         if self._chosen is not None and self._chosen[0] == pool.id:
             rows = tuple(samples.place(index) for index in self._chosen[1].samples)
-            return self._hand_out(RenderThumbnails(pool.id, rows, of="questions"))
+            scored = tuple(samples.digest(index) for index in self._chosen[1].samples)
+            return self._hand_out(RenderThumbnails(pool.id, rows, of="questions", digests=scored))
         assert pool.detector_version is not None
         with self._store.reading() as tx:
             over = tx.questions.of_pool(pool.id)
@@ -441,6 +446,7 @@ class PoolLifecycle:
                     chosen.samples, chosen.suggestions, digests, strict=True
                 )
             ]
+            _report_others(tx, task, rendered)
             opened = open_round(tx, task.pool_id, chosen.round, asked)
             fault_point("pool.in_ask")
             if self._oracle:
@@ -493,6 +499,7 @@ class PoolLifecycle:
         digests = dict(zip(task.rows, store_thumbnails(self._store, rendered), strict=True))
         fault_point("pool.before_attach")
         with self._store.transaction(self._lease) as tx:
+            _report_others(tx, task, rendered)
             attach_thumbnails(tx, task.pool_id, digests)
         fault_point("pool.after_attach")
 
@@ -501,6 +508,15 @@ class PoolLifecycle:
         if self._samples is None or self._samples.pool_id != pool_id or self._early:
             self._samples = read_samples(self._store, pool_id)
         return self._samples
+
+
+def _report_others(
+    tx: Transaction, task: RenderThumbnails, rendered: Sequence[RowThumbnail]
+) -> None:
+    """Say which images are no longer those that were scored, and are therefore not shown."""
+    for (file, row), one in zip(task.rows, rendered, strict=True):
+        if one.is_other:
+            tx.events.append("image.changed", {"file": file, "row": row, "pool": task.pool_id})
 
 
 def _is_probe(pool: Pool) -> bool:

@@ -62,6 +62,11 @@ class PoolSamples:
         )
         return {source: moment.timestamp() for source, moment in pairs if moment is not None}
 
+    def digest(self, index: int) -> str | None:
+        """The hash of the image that was scored; None in pools of an older release."""
+        known = "image_digest" in self.meta.column_names
+        return self.meta.column("image_digest")[index].as_py() if known else None
+
     def place(self, index: int) -> tuple[str, int]:
         return self.meta.column("file")[index].as_py(), self.meta.column("row")[index].as_py()
 

@@ -44,13 +44,13 @@ def _unpainted(samples: PoolSamples, index: int, confidence: float) -> Unpainted
     shown = Exemplar(
         "", BY_PSEUDO_LABEL, row["source_id"], row["image_id"], row["captured_at"], confidence
     )
-    return Unpainted(row["file"], row["row"], shown)
+    return Unpainted(row["file"], row["row"], shown, samples.digest(index))
 
 
-def next_missing_thumbnails(tx: Transaction) -> tuple[int, tuple[tuple[str, int], ...]] | None:
-    """A pool whose pseudo-labels have no thumbnails yet, and the files and rows that they show."""
+def next_missing_thumbnails(tx: Transaction) -> tuple[int, list[Unpainted]] | None:
+    """A pool whose pseudo-labels have no thumbnails yet, and what they shall show."""
     for pool_id, by_class in sorted(unpainted(tx).items()):
-        return pool_id, tuple((one.file, one.row) for some in by_class.values() for one in some)
+        return pool_id, [one for some in by_class.values() for one in some]
     return None
 
 

@@ -29,6 +29,8 @@ class RowThumbnail:
 
     thumbnail: bytes | None = None
     label: str | None = None
+    is_other: bool = False
+    """Whether another image stands there than the one that was scored: it is not shown."""
 
 
 class ThumbnailReader:
@@ -49,25 +51,37 @@ class ThumbnailReader:
         self._default_source = default_source
         self._side = side
 
-    def render(self, places: Sequence[tuple[str, int]]) -> list[RowThumbnail]:
-        """One thumbnail for each (file, row), in their order."""
+    def render(
+        self,
+        places: Sequence[tuple[str, int]],
+        digests: Sequence[str | None] | None = None,
+    ) -> list[RowThumbnail]:
+        """One thumbnail for each (file, row), in their order.
+
+        With ``digests`` only of images that are still those which were scored.
+        """
+        known = digests or [None] * len(places)
         order = sorted(range(len(places)), key=lambda i: places[i])
-        rendered = dict(zip(order, self._in_order([places[i] for i in order]), strict=True))
+        chosen = [(*places[i], known[i]) for i in order]
+        rendered = dict(zip(order, self._in_order(chosen), strict=True))
         return [rendered[i] for i in range(len(places))]
 
-    def _in_order(self, places: Sequence[tuple[str, int]]) -> Iterator[RowThumbnail]:
+    def _in_order(self, places: Sequence[tuple[str, int, str | None]]) -> Iterator[RowThumbnail]:
         """Sorted by file and row, so that each file is walked through once."""
         with BatchReader(
             self._source, self._columns, default_source=self._default_source
         ) as reader:
-            for path, row in places:
+            for path, row, digest in places:
                 try:
                     batch = reader.read(PlannedBatch(self._source.stat(path), row, 1))
                 except FeedError:
                     yield RowThumbnail()
                 else:
-                    yield self._thumbnail(batch.rows[0]) if batch.rows else RowThumbnail()
+                    found = batch.rows[0] if batch.rows else None
+                    yield self._thumbnail(found, digest) if found else RowThumbnail()
 
-    def _thumbnail(self, row: Row) -> RowThumbnail:
+    def _thumbnail(self, row: Row, digest: str | None) -> RowThumbnail:
+        if digest is not None and row.identity.digest != digest:
+            return RowThumbnail(is_other=True)
         rendered = decoders_for(self._decoding).thumbnail(row.image, self._side)
         return RowThumbnail(None if isinstance(rendered, Rejected) else rendered, row.label)

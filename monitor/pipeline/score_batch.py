@@ -45,7 +45,7 @@ def score_batch(
         detector_version=version,
         verdicts=verdicts,
         rejected=rejected_table(file, batch.rejected),
-        features=pool_sample_table(verdicts, batch.features, batch.stats),
+        features=pool_sample_table(verdicts, batch.rows, batch.features, batch.stats),
         exceedance=detector.calibration.exceedance,
         shift_revision=corrections.revision,
     )

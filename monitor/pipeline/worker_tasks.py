@@ -107,13 +107,15 @@ class RenderThumbnails:
     rows: tuple[tuple[str, int], ...]
     """Files, and rows in them."""
     of: Literal["questions", "pseudo-labels"]
+    digests: tuple[str | None, ...] | None = None
+    """Of each row: the hash of the image that was scored there."""
 
     @property
     def versions(self) -> tuple[int, ...]:
         return ()
 
     def run(self, tools: ThumbnailReader) -> list[RowThumbnail]:
-        return tools.render(self.rows)
+        return tools.render(self.rows, self.digests)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -49,6 +49,8 @@ class Unpainted:
     file: str
     row: int
     exemplar: Exemplar
+    digest: str | None = None
+    """The hash of the image that was scored."""
 
     def painted(self, thumbnail: str) -> Exemplar:
         return replace(self.exemplar, thumbnail=thumbnail)
@@ -75,7 +77,13 @@ def want_pictures(tx: Transaction, pool_id: int, wanted: Mapping[str, Sequence[U
     """Remember which images of a pool should be painted, by class; nothing wanted ends it."""
     entries = {
         class_id: [
-            {"file": one.file, "row": one.row, "exemplar": _to_json(one.exemplar)} for one in some
+            {
+                "file": one.file,
+                "row": one.row,
+                "exemplar": _to_json(one.exemplar),
+                "digest": one.digest,
+            }
+            for one in some
         ]
         for class_id, some in wanted.items()
         if some
@@ -91,7 +99,8 @@ def unpainted(tx: Transaction) -> dict[int, dict[str, list[Unpainted]]]:
     return {
         int(pool_id): {
             class_id: [
-                Unpainted(one["file"], one["row"], _from_json(one["exemplar"])) for one in some
+                Unpainted(one["file"], one["row"], _from_json(one["exemplar"]), one.get("digest"))
+                for one in some
             ]
             for class_id, some in entries.items()
         }

@@ -126,6 +126,7 @@ def features_schema(dimension: int) -> pa.Schema:
             pa.field("nearest_class", pa.string()),
             pa.field("file", pa.string(), nullable=False),
             pa.field("row", pa.int64(), nullable=False),
+            pa.field("image_digest", pa.string()),
             pa.field("features", pa.list_(pa.float32(), dimension), nullable=False),
             pa.field("stats", pa.list_(pa.float32(), STATS)),
         ]

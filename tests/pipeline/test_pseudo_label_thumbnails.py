@@ -73,7 +73,8 @@ def test_what_was_painted_hangs_with_its_class(
     with store.transaction() as tx:
         want_pictures(tx, POOL, least_certain(found, samples))
     with store.reading() as tx:
-        pool_id, where = next_missing_thumbnails(tx) or (0, ())
+        pool_id, wanted = next_missing_thumbnails(tx) or (0, [])
+        where = [(one.file, one.row) for one in wanted]
     assert pool_id == POOL
     # The file of the first is gone by now.
     pictures = [
@@ -95,7 +96,8 @@ def test_a_purge_also_takes_back_what_was_not_painted_yet(
 ) -> None:
     with store.transaction() as tx:
         want_pictures(tx, POOL, least_certain(found, samples))
-        _, where = next_missing_thumbnails(tx) or (0, ())
+        _, wanted = next_missing_thumbnails(tx) or (0, [])
+        where = [(one.file, one.row) for one in wanted]
     purge(store, "cam-1", before=TAKEN + timedelta(days=1))
     # The painter had been sent off before.
     with store.transaction() as tx:
