@@ -39,6 +39,7 @@ import sqlalchemy
 from actors.coordinator import Coordinator
 from actors.coordinator_lease import acquire_lease, renew_lease
 from actors.detector_refs import DetectorRef
+from actors.periodic_tasks import PeriodicTasks
 from actors.worker_pool import Done
 from monitor.config import Config, load
 from monitor.feed.batch_plan import PlannedBatch
@@ -240,7 +241,14 @@ def coordinate(
         lease = acquire_lease(store)
         recover(store, lease)
         workers = StandIns(detector, features, shape)
-        coordinator = Coordinator(store, config, workers, lease, workers.start(), once=True)
+        # What is due by the clock is due by the coordinator's own: its workers share this process.
+        periodic = PeriodicTasks(
+            store, config, workers, lease, clock=lambda: time.monotonic() - workers.seconds
+        )
+        fingerprint = workers.start()
+        coordinator = Coordinator(
+            store, config, workers, lease, fingerprint, once=True, periodic=periodic
+        )
         began, worked = time.perf_counter(), time.process_time()
         with renew_lease(store, lease):
             coordinator.run()

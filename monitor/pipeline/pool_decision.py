@@ -206,14 +206,12 @@ def read_drift(tx: Transaction, sources: Collection[str]) -> dict[str, str]:
 def keep_drift(tx: Transaction, seen: PoolInspection) -> None:
     """Remember what a pool taught about its sources, and tell of what began or ended."""
     tx.notes.set_many(DRIFT_STATES, seen.states)
-    told = {source: verdict.to_json() for source, verdict in seen.verdicts.items()}
-    known = tx.notes.get_many(DRIFT, told)
-    news = {s: {"verdict": v} for s, v in told.items() if known.get(s, {}).get("verdict") != v}
-    tx.notes.set_many(DRIFT, news)
-    for source, verdict in seen.verdicts.items():
-        if verdict.started or verdict.ended:
-            kind = "drift.detected" if verdict.started else "drift.ended"
-            tx.events.append(kind, told[source], source=source)
+    told = {source: seen.verdicts[source].to_json() for source in seen.judged}
+    tx.notes.set_many(DRIFT, {source: {"verdict": verdict} for source, verdict in told.items()})
+    for source, verdict in told.items():
+        if verdict["started"] or verdict["ended"]:
+            kind = "drift.detected" if verdict["started"] else "drift.ended"
+            tx.events.append(kind, verdict, source=source)
 
 
 def accept_shift(tx: Transaction, sources: Collection[str]) -> None:

@@ -44,6 +44,8 @@ class PoolInspection:
     explained: dict[str, int]
     verdicts: dict[str, DriftVerdict]
     states: dict[str, str]
+    judged: tuple[str, ...]
+    """The sources with a verdict of this pool; the others showed too little and keep theirs."""
     corrections: dict[str, ShiftCorrection] = field(default_factory=dict)
     calm: tuple[str, ...] = ()
 
@@ -111,6 +113,11 @@ def inspect_pool(
             source
             for source, part in parts.items()
             if not part.shifted and part.samples >= settings.least_images
+        ),
+        judged=tuple(
+            source
+            for source in found.verdicts
+            if source not in past.states or found.states[source]["waiting"] is None
         ),
     )
 

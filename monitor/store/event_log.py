@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -123,20 +124,20 @@ class Notes(Repository):
         """Several notes of a room, in one statement."""
         if not values:
             return
-        statement = _upsert(self._connection.dialect.name, notes)
-        self._connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=[notes.c.room, notes.c.key],
-                set_={
-                    "value": statement.excluded.value,
-                    "updated_at": statement.excluded.updated_at,
-                },
-            ),
-            [
-                {"room": room, "key": key, "value": value, "updated_at": self._now}
-                for key, value in values.items()
-            ],
-        )
+        # As text with tuples: a pool may teach something about thousands of sources.
+        texts = [json.dumps(value) for value in values.values()]
+        dialect = self._connection.dialect
+        if dialect.name == "sqlite":
+            written = notes.c.updated_at.type.bind_processor(dialect)
+            moment = written(self._now) if written else self._now
+            rows = [(room, key, text, moment) for key, text in zip(values, texts, strict=True)]
+            self._connection.exec_driver_sql(f"{_NOTE} VALUES (?, ?, ?, ?) {_AGAIN}", rows)
+        else:
+            several = "SELECT %s, key, value::jsonb, %s FROM unnest(%s::text[], %s::text[])"
+            self._connection.exec_driver_sql(
+                f"{_NOTE} {several} AS given (key, value) {_AGAIN}",
+                (room, self._now, list(values), texts),
+            )
 
     def get_many(self, room: str, keys: Collection[str]) -> dict[str, Any]:
         """The notes of a room that are there, by key."""
@@ -170,5 +171,9 @@ def _upsert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
     return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
 
 
+_NOTE = "INSERT INTO notes (room, key, value, updated_at)"
+_AGAIN = (
+    "ON CONFLICT (room, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
+)
 _RAISE = "INSERT INTO counters (name, source, label, value)"
 _BY = "ON CONFLICT (name, source, label) DO UPDATE SET value = counters.value + excluded.value"

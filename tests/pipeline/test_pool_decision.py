@@ -57,6 +57,7 @@ def inspection(strength: float, verdict: DriftVerdict = QUIET, **shifted: float)
         explained={},
         verdicts={"cam-1": verdict},
         states={"cam-1": packed({"pools": 1})},
+        judged=("cam-1",),
     )
 
 
