@@ -21,6 +21,7 @@ from monitor.people.resettle_corrections import resettle_corrections
 from monitor.pipeline.pool_decision import questions_spent
 from monitor.store import ScoredBatch, Store, compact, drop_spools
 from monitor.store.errors import LeaseHeld, LeaseLost, StoreBusy
+from monitor.store.growth_limits import forget_old
 from monitor.store.records import Count, Lease
 from monitor.store.shared_names import HEARTBEAT, OUTAGES, SOURCES
 from monitor.store.states import FileState
@@ -29,6 +30,8 @@ from monitor.store.states import FileState
 NOTES_SECONDS = 5.0
 #: Small output files are merged after so many commits.
 COMPACT_AFTER = 500
+#: How often a piece of what is old is forgotten: all digests come up once a day.
+FORGET_SECONDS = 60.0
 #: Files that are counted as waiting at most: more would not bring more embedders.
 UNOPENED_MOST = 1000
 #: A time of capture further ahead than this is a camera's wrong clock: zones differ by less.
@@ -77,6 +80,8 @@ class PeriodicTasks:
         self._readings: dict[str, _Reading] = {}
         self._restarts: dict[str, int] = {}
         self._commits = 0
+        self._forgot = self._clock()
+        self._forgetting: Future[None] | None = None
         self._cleaning: Future[None] | None = None
         self._resettling: Future[None] | None = None
         self._background = ThreadPoolExecutor(1, thread_name_prefix="cleaning")
@@ -111,6 +116,12 @@ class PeriodicTasks:
         if self._resettling is not None and self._resettling.done():
             self._resettling.result()
             self._resettling = None
+        if now - self._forgot >= FORGET_SECONDS and self._forgetting is None:
+            self._forgot = now
+            self._forgetting = self._background.submit(self._forget)
+        if self._forgetting is not None and self._forgetting.done():
+            self._forgetting.result()
+            self._forgetting = None
         if self._commits >= COMPACT_AFTER and self._cleaning is None:
             self._commits = 0
             self._cleaning = self._background.submit(self._clean)
@@ -186,6 +197,22 @@ class PeriodicTasks:
             if not is_outage(error):
                 raise
             # Whatever needs the store now will say so; this can wait.
+
+    def _forget(self) -> None:
+        """Forget a piece of what is older than it is kept; a busy store is tried later."""
+        keep = self._config.state
+        try:
+            forget_old(
+                self._store,
+                digests=timedelta(days=keep.keep_digests_days),
+                events=timedelta(days=keep.keep_events_days),
+                lease=self._lease,
+            )
+        except (LeaseLost, StoreBusy):
+            return
+        except Exception as error:
+            if not is_outage(error):
+                raise
 
     def _resettle(self) -> None:
         """Let what people have corrected reach settled verdicts, a bounded piece at a time."""

@@ -343,6 +343,18 @@ class StateSection(Section):
         description="A PostgreSQL address (postgresql://user@host/name) in place of the SQLite "
         "file in state.dir.",
     )
+    keep_digests_days: float = Field(
+        default=30.0,
+        gt=0,
+        description="How long an image is remembered as seen; one that returns later is scored "
+        "again. Some 30 bytes an image.",
+    )
+    keep_events_days: float = Field(
+        default=90.0,
+        gt=0,
+        description="How long the timeline keeps what happens with every pool and restart. What "
+        "people did and what was learnt is kept for good.",
+    )
 
 
 #: Names of folders, and parts of a database's name.

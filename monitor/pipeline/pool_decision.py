@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.source_drift import accept
 from monitor.novelty.drift.source_state import packed, unpacked
 from monitor.novelty.trigger.decision import Decision, TriggerState
+from monitor.novelty.trigger.pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.settings import TriggerSettings
 from monitor.pipeline.inner_loop_driver import LoopConclusion
 from monitor.pipeline.pool_inspection import PoolInspection
@@ -25,6 +26,8 @@ from monitor.store.shared_names import DRIFT, DRIFT_STATES
 from monitor.store.states import PoolState
 
 WEEK = timedelta(days=7)
+#: Sources that the record of a pool names with their figures.
+SOURCES_TOLD = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,9 +89,10 @@ def decide_pool(
     reasons = _reasons(seen, found, probe=0 if triggered else probe)
     if not is_closed:
         tx.pools.apply(pool_id, PoolEvent.FILLED)
+    told = _brief(reasons)
     if not triggered and not probe:
-        tx.pools.apply(pool_id, PoolEvent.FOUND_CALM, evidence=reasons)
-        tx.events.append("pool.quiet", {"pool": pool_id, **reasons})
+        tx.pools.apply(pool_id, PoolEvent.FOUND_CALM, evidence=told)
+        tx.events.append("pool.quiet", {"pool": pool_id, **told})
         return
     tx.pools.begin_asking(
         pool_id,
@@ -99,7 +103,7 @@ def decide_pool(
     )
     tx.events.append(
         "pool.triggered" if triggered else "pool.probed",
-        {"pool": pool_id, "budget": budget if triggered else probe, **reasons},
+        {"pool": pool_id, "budget": budget if triggered else probe, **told},
         source=found.sources[0] if found.sources else None,
     )
 
@@ -117,6 +121,30 @@ def _reasons(seen: PoolInspection, found: Decision, *, probe: int) -> dict[str, 
         "shifted": sorted(s for s, v in seen.verdicts.items() if v.shifted),
         "corrected": sorted(seen.corrections),
         "probe": probe,
+    }
+
+
+def _brief(reasons: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with the foremost sources only: a pool may show thousands.
+
+    What the others have together stands under the empty name, so that sums stay what they are.
+    """
+
+    def foremost(values: Mapping[str, float]) -> dict[str, float]:
+        named = {s: v for s, v in values.items() if s != EVERYWHERE}
+        chosen = dict(sorted(named.items(), key=lambda pair: -pair[1])[:SOURCES_TOLD])
+        return {EVERYWHERE: values[EVERYWHERE], **chosen} if EVERYWHERE in values else chosen
+
+    def counted(values: Mapping[str, int]) -> dict[str, float]:
+        chosen = foremost(values)
+        left = sum(values.values()) - sum(chosen.values())
+        return {**chosen, EVERYWHERE: left} if left else chosen
+
+    return {
+        **reasons,
+        "novel": counted(reasons["novel"]),
+        "explained_by_shift": counted(reasons["explained_by_shift"]),
+        "strength": foremost(reasons["strength"]),
     }
 
 

@@ -150,6 +150,12 @@ def _monitor(truth: StoreSummary) -> Iterator[Family]:
         # A role that never died is shown with 0, so that its first restart is an increase.
         {(role,): 0.0 for role in monitor.actors_up} | labelled(truth, "actor_restarts"),
     )
+    yield counter(
+        "forgotten_total",
+        "Digests of images and routine events that were older than they are kept.",
+        ("what",),
+        {(what,): 0.0 for what in ("digests", "events")} | labelled(truth, "forgotten"),
+    )
 
 
 def _webhooks(truth: StoreSummary) -> Iterator[Family]:

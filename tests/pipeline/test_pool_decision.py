@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -256,3 +257,22 @@ def test_a_look_that_was_learnt_is_normal_from_then_on(world: World) -> None:
         note = tx.notes.get("drift", "cam-1")
     assert note["verdict"]["accepted"]
     assert not note["verdict"]["shifted"]
+
+
+def test_the_record_of_a_calm_pool_does_not_grow_with_its_sources(world: World) -> None:
+    pool = closed_pool(world)
+    sources = [f"cam-{i:04d}" for i in range(4000)]
+    seen = replace(
+        inspection(0.3),
+        novel=dict.fromkeys(sources, 1),
+        seen=Evidence(
+            {EVERYWHERE: 0.3} | dict.fromkeys(sources, 0.1), images=4000, references=200, shifted={}
+        ),
+    )
+    decide(world, pool, seen)
+    evidence = world.pool(pool).evidence
+    [event] = world.events("pool.quiet")
+    for told in (evidence, event.payload):
+        assert len(json.dumps(told)) < 3000
+        assert sum(told["novel"].values()) == 4000
+        assert told["strength"][EVERYWHERE] == 0.3
