@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from monitor.backbones.backbone_card import BackboneCard, card_place, read_card, write_card
 from monitor.backbones.backbone_names import check_name
 from monitor.backbones.backbone_spec import PRETRAINED, RANDOM, BackboneSpec
 from monitor.backbones.errors import LayersUnavailable, SizeUnavailable, WeightsChanged
 from monitor.backbones.feature_cache import cache_root
+from monitor.backbones.pretrained import embedded_file
 from monitor.backbones.tiny_network import SIZE, TinyNetwork
 from monitor.backbones.transform import Preprocessing
 from monitor.backbones.weights import fit_weights, read_weights, sha256_of_state
@@ -41,8 +46,8 @@ class Backbone:
     """
 
     spec: BackboneSpec
-    network: nn.Module
-    """Takes normalised images (n × 3 × size × size), gives features (n × dimension)."""
+    load_network: Callable[[], nn.Module]
+    """Builds the network on the first call; see :attr:`network`."""
     preprocessing: Preprocessing
     blocks: tuple[int, ...]
     """Widths of the parts a feature consists of: one for `pooled`, one a stage for `multi`. The
@@ -51,6 +56,11 @@ class Backbone:
     """SHA-256 over the tensors, the same for the same weights in any file format."""
     any_size: bool = False
     """Whether the network takes images of other sizes than it was trained with."""
+
+    @property
+    def network(self) -> nn.Module:
+        """Takes normalised images (n × 3 × size × size), gives features (n × dimension)."""
+        return self.load_network()
 
     @property
     def dimension(self) -> int:
@@ -97,25 +107,65 @@ def load_backbone(spec: BackboneSpec, *, cache: Path | None = None) -> Backbone:
 
     ``cache`` is where converted and downloaded weights are kept; see `cache_root`.
     """
+    file = _weights_file(spec)
+    place = None if file is None else card_place(spec, file, cache_root(cache))
+    card = None if place is None else read_card(place)
+    load: Callable[[], nn.Module]
+    if card is None:
+        network, card = _build(spec, cache)
+        load = partial(_same, network)
+        if place is not None:
+            write_card(place, card)
+    else:
+        load = functools.cache(partial(_built_as, card.weights, spec, cache))
+    if spec.sha256 is not None and card.weights != spec.sha256:
+        raise WeightsChanged(
+            f"backbone {str(spec)!r}: its weights have the hash {card.weights}, but {spec.sha256} "
+            "was asked for; give the right file, or remove the hash if the change is meant"
+        )
+    return Backbone(spec, load, card.preprocessing, card.blocks, card.weights, card.any_size)
+
+
+def _same(network: nn.Module) -> nn.Module:
+    return network
+
+
+def _build(spec: BackboneSpec, cache: Path | None) -> tuple[nn.Module, BackboneCard]:
     network, preprocessing = _tiny() if spec.name == "tiny" else _from_timm(spec, cache_root(cache))
     network.eval().requires_grad_(False)
     weights = sha256_of_state(network.state_dict())
-    if spec.sha256 is not None and weights != spec.sha256:
-        raise WeightsChanged(
-            f"backbone {str(spec)!r}: its weights have the hash {weights}, but {spec.sha256} was "
-            "asked for; give the right file, or remove the hash if the change is meant"
-        )
     whole = _multi(network, spec) if spec.layers == "multi" else network
     any_size = _takes_any_size(network)
-    if spec.size not in (None, preprocessing.size):
+    if spec.size is not None and spec.size != preprocessing.size:
         if not any_size:
             raise SizeUnavailable(
                 f"backbone {spec.name!r} only takes images of {preprocessing.size} px, not of "
                 f"{spec.size}; remove the size, or choose a convolutional backbone"
             )
         preprocessing = preprocessing.at(spec.size)
-    widths = _widths(whole, preprocessing.size)
-    return Backbone(spec, whole, preprocessing, widths, weights, any_size)
+    blocks = _widths(whole, preprocessing.size)
+    return whole, BackboneCard(preprocessing, blocks, weights, any_size)
+
+
+def _built_as(weights: str, spec: BackboneSpec, cache: Path | None) -> nn.Module:
+    """The network of which a card says that its weights have this hash."""
+    network, card = _build(spec, cache)
+    if card.weights != weights:
+        raise WeightsChanged(
+            f"backbone {str(spec)!r}: its weights have the hash {card.weights}, but had {weights} "
+            "when they were last read; empty the cache, and fit again if the change is meant"
+        )
+    return network
+
+
+def _weights_file(spec: BackboneSpec) -> Path | None:
+    """The file that holds the weights, where there is one to be seen without a network."""
+    if spec.name == "embedded" and spec.weights in (None, PRETRAINED):
+        return embedded_file()
+    if spec.weights in (None, PRETRAINED, RANDOM):
+        return None
+    file = Path(str(spec.weights)).expanduser()
+    return file if file.is_file() else None
 
 
 def _takes_any_size(network: nn.Module) -> bool:

@@ -13,10 +13,10 @@ import sys
 import tempfile
 import warnings
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
 
 from monitor.backbones.backbone import Backbone
@@ -102,7 +102,7 @@ def _key(backbone: Backbone) -> str:
         backbone.weights,
         backbone.blocks,
         backbone.preprocessing.size,
-        timm.__version__,
+        version("timm"),
         torch.__version__,
         ov.get_version(),
     ]

