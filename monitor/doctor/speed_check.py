@@ -52,12 +52,12 @@ def speed(config: Config, store: Store | None, cameras: int) -> Iterator[Check]:
     except ConcladError as error:
         yield problem("speed", str(error))
         return
-    (precision, size), rate = next(iter(found.items()))
+    (computed, size), rate = next(iter(found.items()))
     cores = math.ceil(10 * cameras * threads / rate) / 10
     yield good(
         "cameras",
         f"{cameras:,} cameras with an image a second need {cores:g} cores like these in "
-        f"{precision} at {size} px, and their decoding besides",
+        f"{computed} at {size} px, and their decoding besides",
     )
 
 
