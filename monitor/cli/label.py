@@ -61,7 +61,7 @@ def label(
     said = [class_ is not None, cannot_tell, bad_image, undo]
     if (question is None) != (file is not None) or sum(said) != (0 if file else 1):
         raise click.UsageError(
-            "give QUERY and one of CLASS, --cannot-tell, --bad-image, --undo; or --from FILE"
+            "give QUESTION and one of CLASS, --cannot-tell, --bad-image, --undo; or --from FILE"
         )
     with open_existing_store(loaded.config) as store:
         if file is not None:

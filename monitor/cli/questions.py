@@ -74,7 +74,7 @@ def describe(found: list[QuestionRecord], which: Which) -> str:
     if len(found) > SHOWN:
         lines.append(f"… and {len(found) - SHOWN:,} more (see --json)")
     if which == "open":
-        lines += ["", f"{len(found):,} open. Answer with: conclad label QUERY CLASS"]
+        lines += ["", f"{len(found):,} open. Answer with: conclad label QUESTION CLASS"]
     return "\n".join(lines)
 
 

@@ -54,7 +54,7 @@ def test_questions_are_listed_answered_and_taken_back(conclad: Conclad) -> None:
 def test_people_read_sentences(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--set", f"state.dir={state}"]
     assert run(["questions", *where]) == 0
-    assert "4 open. Answer with: conclad label QUERY CLASS" in capsys.readouterr().out
+    assert "4 open. Answer with: conclad label QUESTION CLASS" in capsys.readouterr().out
     assert run(["label", "1", "dune", *where]) == 0
     assert capsys.readouterr().out == "question 1: dune\n"
     assert run(["label", "2", "Dunes", *where]) == 0
@@ -72,7 +72,7 @@ def test_people_read_sentences(state: Path, capsys: pytest.CaptureFixture[str]) 
 )
 def test_one_thing_at_a_time(conclad: Conclad, state: Path, wrong: list[str]) -> None:
     (state.parent / "x.csv").touch()
-    assert "give QUERY and one of" in conclad("label", *wrong, code=2)
+    assert "give QUESTION and one of" in conclad("label", *wrong, code=2)
 
 
 def test_a_refusal_is_one_sentence(conclad: Conclad) -> None:
