@@ -159,7 +159,7 @@ def what_is_missing(config: Config, chosen: Places, nodes: Sequence[Node]) -> st
     for who, ask, keys in asks:
         if not ask.found_in(nodes):
             return (
-                f"{who} asks for {ask}, which no node of this cluster has; mend {keys}, or add a "
+                f"{who} asks for {ask}, which no node of this cluster has; fix {keys}, or add a "
                 "node"
             )
     return ""

@@ -1,7 +1,7 @@
 """The group of commands, and what happens when one of them fails.
 
 Commands are named here and imported when they are used: ``conclad --help`` must not wait for
-torch. Whatever a person can mend ends in one sentence and exit code 2; a bug keeps its
+torch. Whatever a person can correct ends in one sentence and exit code 2; a bug keeps its
 traceback and exit code 1.
 """
 
@@ -23,7 +23,7 @@ MENDABLE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as every shell expects
 BROKEN_PIPE = 1  # as click itself says it when a write fails earlier
 
-# What a person can mend about a place; other errors of the system are bugs.
+# What a person can correct about a place; other errors of the system are bugs.
 _REMEDY: Mapping[int, str] = {
     errno.EACCES: "give this user the right to it, or name another place",
     errno.EPERM: "give this user the right to it, or name another place",

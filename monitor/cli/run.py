@@ -111,7 +111,7 @@ def describe(found: dict[str, object], config: Config) -> str:
     assert isinstance(aside, dict)
     if any(aside.values()):
         lines.append(
-            f"Set aside without a verdict: {aside['files']:,} files, {aside['images']:,} images in "
+            f"Quarantined: {aside['files']:,} files, {aside['images']:,} images in "
             f"{aside['batches']:,} batches; see conclad quarantine list."
         )
     if found["unaccounted"]:

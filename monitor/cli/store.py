@@ -17,7 +17,7 @@ from monitor.store.account import PLACES, Account, account, by_source
 from monitor.store.backup import Backup, back_up
 from monitor.store.backup import restore as restore_backup
 
-# Nothing to mend by hand in the command itself, so not 2; scripts can tell it from a crash (1).
+# Nothing to correct by hand in the command itself, so not 2; scripts can tell it from a crash (1).
 NOT_WHOLE = 3
 
 

@@ -1,4 +1,4 @@
-"""Who does the work: the section of actors, their number and their places."""
+"""The section of the actors: their number and their placement."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from monitor.config.value_types import Section
 
 
 class RunSection(Section):
-    """How the monitor works through the feed: which actors, how many, and where."""
+    """How the monitor processes the feed: its actors, their number and their placement."""
 
     address: str = Field(
         default="local",
         description="The Ray that 'conclad run' uses: 'local' starts one, 'auto' or HOST:PORT "
-        "joins a cluster, 'none' does the work in the one process.",
+        "joins a cluster, 'none' does all work in one process.",
     )
     embedders: int | None = Field(
         default=None,
@@ -24,33 +24,32 @@ class RunSection(Section):
     embedders_most: int | None = Field(
         default=None,
         ge=1,
-        description="Lets their number follow the feed, from run.embedders (then 1 by default) up "
-        "to this; without it the number is fixed.",
+        description="Lets the number of embedders follow the feed, from run.embedders (then 1 "
+        "by default) up to this; without it the number is fixed.",
     )
     lag_seconds: float = Field(
         default=60.0,
         gt=0,
-        description="With run.embedders_most: embedders are added while what waits would take "
-        "longer than this.",
+        description="With run.embedders_most: embedders are added while the waiting batches "
+        "would take longer than this.",
     )
     idle_seconds: float = Field(
         default=300.0,
         gt=0,
-        description="With run.embedders_most: embedders that were not needed for this long are let "
-        "go, after what they have in hand.",
+        description="With run.embedders_most: embedders that were not needed for this long "
+        "finish their batches and stop.",
     )
     scorers: int = Field(default=1, ge=1, description="Actors that score features.")
     embedder_cpus: float | None = Field(
         default=None,
         ge=0,
-        description="CPU cores of an embedder, which is also how many threads it computes with; by "
-        "default 1 beside a GPU, else the cores divided among the embedders.",
+        description="CPU cores, and threads, of an embedder; by default 1 with a GPU, else the "
+        "cores divided among the embedders.",
     )
     embedder_gpus: float | None = Field(
         default=None,
         ge=0,
-        description="GPUs of an embedder, fractions allowed; by default 1 where the cluster has "
-        "any.",
+        description="GPUs of an embedder, fractions allowed; by default 1 if the cluster has any.",
     )
     embedder_resources: dict[str, float] = Field(
         default_factory=dict,
@@ -64,29 +63,30 @@ class RunSection(Section):
     )
     helper_resources: dict[str, float] = Field(
         default_factory=dict,
-        description="Ray resources that scorers, the querier and the updater take, such as {CPU: "
-        "0.5}; by default nothing, together on a node that computes and has no GPU.",
+        description="Ray resources of scorers, the querier and the updater, such as {CPU: 0.5}; "
+        "by default none, together on a node with CPUs and without a GPU.",
     )
     helper_labels: dict[str, str] = Field(
-        default_factory=dict, description="Labels that their nodes must have."
+        default_factory=dict,
+        description="Labels that the nodes of scorers, querier and updater must have.",
     )
     in_flight: int = Field(
         default=3,
         ge=1,
         le=1000,
-        description="Batches that wait at each embedder beyond those in work; more hides longer "
-        "delays of the network and takes more memory.",
+        description="Batches that wait at each embedder; more hide longer network delays and "
+        "take more memory.",
     )
     poll_seconds: float = Field(
         default=0.5,
         gt=0,
-        description="How often the feed is listed; a listing that takes long is made less often.",
+        description="How often the feed is listed; less often if a listing takes long.",
     )
     tries: int = Field(
         default=4,
         ge=1,
-        description="How often a batch must have cost a worker its life before it is quarantined; "
-        "oftener where workers die anyway, so that no batch is blamed for chance.",
+        description="Worker deaths on a batch before it is quarantined; more if workers also "
+        "die on other batches, so that a batch is not quarantined by chance.",
     )
     grace_seconds: float = Field(
         default=30.0, ge=0, description="How long batches in flight may take after SIGTERM."
@@ -94,7 +94,7 @@ class RunSection(Section):
     resources_seconds: float = Field(
         default=120.0,
         ge=0,
-        description="How long to wait for a cluster that does not have what the actors ask for; an "
+        description="How long to wait for a cluster that lacks the resources of the actors; an "
         "autoscaler may need minutes.",
     )
-    seed: int = Field(default=0, ge=0, description="Of everything that the monitor draws by lot.")
+    seed: int = Field(default=0, ge=0, description="The seed of all random choices of the monitor.")

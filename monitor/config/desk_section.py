@@ -13,21 +13,20 @@ RoleWord = Literal["reader", "annotator", "admin"]
 
 
 class ProxySection(Section):
-    """People whom a proxy has signed in already (oauth2-proxy, Authelia)."""
+    """People who are signed in by a proxy (oauth2-proxy, Authelia)."""
 
     user_header: str | None = Field(
         default=None,
-        description="The header that names them, such as X-Forwarded-User or Remote-User; without "
-        "it no proxy is believed.",
+        description="The header with the person's name, such as X-Forwarded-User or "
+        "Remote-User; without it no proxy is accepted.",
     )
     groups_header: str | None = Field(
         default=None,
-        description="The header that lists their groups, with commas between them.",
+        description="The header with the person's groups, separated by commas.",
     )
     addresses: Annotated[tuple[str, ...], AsTuple] = Field(
         default=("127.0.0.1/32", "::1/128"),
-        description="The proxies that are believed, by address or network; the headers of all "
-        "others mean nothing.",
+        description="Addresses or networks of the proxies; headers from all others are ignored.",
     )
     roles: dict[str, RoleWord] = Field(
         default_factory=dict,
@@ -35,7 +34,7 @@ class ProxySection(Section):
     )
     default_role: RoleWord | None = Field(
         default=None,
-        description="The role of whoever has none by group or name; without it they are refused.",
+        description="The role of people without one by group or name; without it they are refused.",
     )
 
     @field_validator("addresses")
@@ -54,16 +53,21 @@ class OpenIdSection(Section):
 
     issuer: str | None = Field(
         default=None,
-        description="The address of the provider, such as https://login.example.org/realms/main; "
-        "without it there is none.",
+        description="The address of the provider, such as "
+        "https://login.example.org/realms/main; without it OpenID Connect is off.",
     )
-    client_id: str = Field(default="conclad", description="How the desk is registered there.")
+    client_id: str = Field(
+        default="conclad", description="The client id of the desk at the provider."
+    )
     client_secret_file: str | None = Field(
         default=None, description="A file that holds the client's secret."
     )
-    scopes: str = Field(default="openid profile email", description="What is asked for.")
+    scopes: str = Field(
+        default="openid profile email", description="The scopes that are requested."
+    )
     name_claim: str = Field(
-        default="preferred_username", description="The claim under which answers are recorded."
+        default="preferred_username",
+        description="The claim with the name that answers are recorded under.",
     )
     groups_claim: str = Field(default="groups", description="The claim that lists groups.")
     roles: dict[str, RoleWord] = Field(
@@ -72,16 +76,16 @@ class OpenIdSection(Section):
     )
     default_role: RoleWord | None = Field(
         default=None,
-        description="The role of whoever has none by group or name; without it they are refused.",
+        description="The role of people without one by group or name; without it they are refused.",
     )
 
 
 class DeskSection(Section):
-    """The page where people answer."""
+    """The web page where people answer questions."""
 
     enabled: bool = Field(
         default=True,
-        description="Serve it together with 'conclad run'; 'conclad desk' always does.",
+        description="Serve the desk together with 'conclad run'; 'conclad desk' always does.",
     )
     host: str = Field(
         default="127.0.0.1",
@@ -91,23 +95,24 @@ class DeskSection(Section):
     port: int = Field(default=8484, ge=0, le=65535, description="0 takes any free port.")
     address: str | None = Field(
         default=None,
-        description="How people reach it when a proxy stands in front, such as "
+        description="The address that people use if there is a proxy in front, such as "
         "https://desk.example.org; other host names are refused.",
     )
     lease_seconds: int = Field(
         default=120,
         ge=5,
         le=86400,
-        description="How long a question is shown to one person only, after they last looked.",
+        description="How long a question is shown to one person only, after they last looked at "
+        "it.",
     )
     shown: int = Field(
-        default=60, ge=1, le=500, description="Questions that one person is shown at once."
+        default=60, ge=1, le=500, description="Questions that are shown to one person at once."
     )
     keep_pictures_days: int | None = Field(
         default=90,
         ge=1,
-        description="Pictures of questions are deleted so long after their round has ended; "
-        "nothing keeps them for ever.",
+        description="Pictures of questions are deleted this long after their round has ended; "
+        "null keeps them.",
     )
     proxy: ProxySection = ProxySection()
     oidc: OpenIdSection = OpenIdSection()

@@ -6,7 +6,7 @@ from monitor.errors import ConcladError
 
 
 class ConfigError(ConcladError):
-    """Each line of the message says where one mistake stands and what would be right."""
+    """Each line of the message names the place of one mistake and how to correct it."""
 
 
 class ConfigMissing(ConfigError):
@@ -22,4 +22,4 @@ class ConfigInvalid(ConfigError):
 
 
 class ConfigExists(ConfigError):
-    """A file stands where a new one was to be written."""
+    """The file to be written exists already."""

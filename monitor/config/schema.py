@@ -19,26 +19,26 @@ from monitor.config.value_types import AsTuple, Section
 
 
 class ColumnsSection(Section):
-    """How the feed names the columns of the contract; a dot reaches into a struct."""
+    """The names of the columns in the feed; a dot selects a field of a struct."""
 
     image_id: str = Field(
         default="image_id", description="Text or integer, unique within a source."
     )
     captured_at: str = Field(
-        default="captured_at", description="Timestamp or ISO 8601 text; UTC where it names no zone."
+        default="captured_at", description="Timestamp or ISO 8601 text; UTC if it has no zone."
     )
-    source_id: str = Field(default="source_id", description="Which camera or station it came from.")
+    source_id: str = Field(
+        default="source_id", description="The camera or station that the image comes from."
+    )
     image: str = Field(
         default="image",
         description="Encoded bytes, or a struct with a field 'bytes'; paths are not read.",
     )
-    label: str = Field(
-        default="label", description="The class, where people gave one; needed to fit."
-    )
+    label: str = Field(default="label", description="The class, if people gave one; needed to fit.")
 
 
 class BandsSection(Section):
-    """Which bands of a multi-band TIFF are shown; other images are not touched by it."""
+    """Which bands of a multi-band TIFF are used; other images are read as they are."""
 
     mapping: Annotated[tuple[int, int, int], AsTuple] | None = Field(
         default=None,
@@ -46,7 +46,7 @@ class BandsSection(Section):
         "[4, 3, 2]. Without it multi-band images are rejected.",
     )
     stretch: Annotated[tuple[float, float], AsTuple] = Field(
-        default=(0.0, 3000.0), description="Which values become black and white."
+        default=(0.0, 3000.0), description="The values that become black and white."
     )
     unit: Literal["value", "percentile"] = Field(
         default="value",
@@ -60,14 +60,14 @@ class FeedSection(Section):
 
     path: str = Field(
         default="feed",
-        description="Folder or bucket of Parquet files: a path, s3://… or gs://… . Scored when "
-        "'conclad score' is given no files.",
+        description="Folder or bucket of Parquet files: a path, s3://… or gs://… . 'conclad "
+        "score' without files scores all of it.",
     )
     columns: ColumnsSection = ColumnsSection()
     default_source: str | None = Field(
         default=None,
-        description="The source of rows that name none, neither in a column nor by a folder "
-        "'source_id=…'. Without it, the name of the folder that holds the file.",
+        description="The source of rows without one, neither in a column nor by a folder "
+        "'source_id=…'. By default the name of the folder that holds the file.",
     )
     batch_rows: int | None = Field(
         default=None,
@@ -86,39 +86,41 @@ class FeedSection(Section):
 
 
 class BackboneSection(Section):
-    """What turns an image into features. A detector only understands those it was fitted on."""
+    """The network that computes features. A detector needs the backbone it was fitted with."""
 
     name: str = Field(
         default="embedded",
         description="'embedded' needs no download; 'dino-vits16', 'swav-resnet50', or any name "
-        "that timm knows. NAME+multi also looks at earlier layers.",
+        "of timm. NAME+multi also uses earlier layers.",
     )
     weights: str | None = Field(
         default=None,
-        description="A .safetensors or .pth file, in place of the weights that the name stands "
-        "for.",
+        description="A .safetensors or .pth file to use instead of the weights of the named "
+        "backbone.",
     )
     sha256: str | None = Field(
         default=None, description="The hash that the weights must have; others are refused."
     )
     engine: Literal["auto", "cuda", "openvino", "torch"] = Field(
         default="auto",
-        description="'auto' takes a GPU if there is one, else OpenVINO if installed, else torch.",
+        description="'auto' uses a GPU if there is one, else OpenVINO if installed, else torch.",
     )
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
-        description="'auto': what the detector was fitted with. 'conclad fit' takes bfloat16 where "
-        "the processor has it and the labelled images show that it costs nothing, else float32; "
+        description="'auto': the precision of the detector. 'conclad fit' uses bfloat16 if the "
+        "processor supports it and accuracy on the labelled images does not drop, else float32; "
         "float16 on a GPU.",
     )
     size: Annotated[int, Field(ge=32, le=1024)] | Literal["auto"] = Field(
         default="auto",
-        description="Height and width of what the backbone sees, in pixels. 'auto': what the "
-        "detector was fitted with. 'conclad fit' takes less than the backbone's own size for "
-        "small images where the labelled ones show that it costs nothing.",
+        description="Height and width of the backbone's input, in pixels. 'auto': the size of the "
+        "detector. 'conclad fit' uses less than the backbone's own size for small images if "
+        "accuracy on the labelled images does not drop.",
     )
     threads: int | None = Field(
-        default=None, ge=1, description="For CPUs; by default as many as the process may use."
+        default=None,
+        ge=1,
+        description="Threads on a CPU; by default as many as the process may use.",
     )
 
 
@@ -174,7 +176,7 @@ class FitSection(Section):
 
 
 class PoolsSection(Section):
-    """When enough images have come together to ask whether something is new among them."""
+    """How scored images are collected and when people are asked about them."""
 
     size: int = Field(
         default=2000,
@@ -191,74 +193,79 @@ class PoolsSection(Section):
     )
     trigger: Literal["significant", "any"] = Field(
         default="significant",
-        description="'significant': people are asked when a pool, or several together, hold more "
-        "that looks new than chance explains. 'any': whenever one image lies above T_inner.",
+        description="'significant': people are asked when a pool, or several together, hold "
+        "more images that look new than chance explains. 'any': whenever one image "
+        "is above T_inner.",
     )
     false_rounds_per_month: float = Field(
         default=1.0,
         ge=0,
-        description="Needless rounds of questions in a month of this feed, at most on average; "
-        "whatever the number of its pools and sources. Each detector version may cost a tenth of "
-        "a round besides.",
+        description="Needless rounds of questions in a month of this feed, at most on average, "
+        "whatever the number of pools and sources. Each detector version may add a "
+        "tenth of a round.",
     )
     look_minutes: float = Field(
         default=10.0,
         gt=0,
-        description="A pool that fills slowly is looked at after this time, once it holds "
-        "'least' images, and again whenever it has doubled.",
+        description="A pool that fills slowly is inspected after this time, once it holds "
+        "'least' images, and again whenever its size has doubled.",
     )
     waiting_most: int = Field(
         default=8,
         ge=1,
-        description="Pools that may wait while people answer about another; when there are more, "
+        description="Pools that may wait while people answer about another; if there are more, "
         "the oldest is given up as unresolved.",
     )
     unanswered: Literal["keep", "cluster"] = Field(
         default="keep",
-        description="What becomes of a pool that nobody answered about: 'keep' it as unresolved, "
-        "or 'cluster' it into provisional classes that a person can name later.",
+        description="What happens to a pool that nobody answered about: 'keep' leaves it "
+        "unresolved, 'cluster' makes provisional classes of it that a person can "
+        "name later.",
     )
     keep_features_hours: float = Field(
         default=24.0,
         ge=0,
-        description="How long the features of a settled pool are kept: for so long its map can be "
-        "seen and its images can be named at the desk. Some 5 KB an image.",
+        description="How long the features of a settled pool are kept. During this time its map "
+        "can be seen and its images can be named at the desk. About 5 kB per image.",
     )
 
 
 class LabelsSection(Section):
-    """What people are asked, and how much of it."""
+    """How many questions people are asked."""
 
     budget: float = Field(
         default=0.0125,
         gt=0,
         le=1,
-        description="Questions about a pool, as a share of its images; not all need be asked.",
+        description="Most questions about a pool, as a share of its images.",
     )
-    least: int = Field(default=1, ge=1, description="Questions that any pool may ask.")
-    most: int = Field(default=200, ge=1, description="Questions about one pool at most.")
+    least: int = Field(
+        default=1, ge=1, description="Questions that every pool may ask, however small."
+    )
+    most: int = Field(default=200, ge=1, description="Most questions about one pool.")
     per_week: int = Field(
         default=1000,
         ge=0,
-        description="Questions in any seven days at most; further pools wait.",
+        description="Most questions in any seven days; further pools wait.",
     )
     trickle_per_week: int = Field(
         default=21,
         ge=0,
-        description="Of them, questions that a quiet feed may ask about what looks newest: the "
-        "surest way to see something rare. With 0 a quiet feed asks nobody.",
+        description="Part of per_week: questions in seven days about the images of a quiet feed "
+        "that look newest, to find rare classes. With 0 a quiet feed asks nothing.",
     )
     probe: int = Field(
         default=3,
         ge=1,
-        description="Of these, questions about one pool at most; the pool is asked on about if "
-        "one of the answers is new.",
+        description="Most of these questions about one pool; if an answer is new, the pool is "
+        "asked about further.",
     )
     confirm_people: int = Field(
         default=2,
         ge=1,
-        description="People who must have named a class before it is confirmed, where as many "
-        "annotate; what resembles an unconfirmed class is named and stays novel.",
+        description="People who must have named a class before it is confirmed, if at least as "
+        "many annotate; an image like an unconfirmed class gets its name and stays "
+        "novel.",
     )
     timeout_hours: float = Field(
         default=72.0,
@@ -267,24 +274,25 @@ class LabelsSection(Section):
     )
     oracle_column: str | None = Field(
         default=None,
-        description="A column of the feed that answers in place of people, for evaluations.",
+        description="A column of the feed that answers instead of people, for evaluations.",
     )
 
 
 class GateSection(Section):
-    """What a new detector version must hold before it is used; others wait for an operator."""
+    """The limits that a new detector version must meet; others are held for an operator."""
 
     false_novel_most: float = Field(
         default=0.15,
         ge=0,
         le=1,
-        description="Share of held-out known images that it may call novel.",
+        description="Largest share of held-out known images that it may call novel.",
     )
     stolen_most: float = Field(
         default=0.2,
         ge=0,
         le=1,
-        description="Share of a known class's held-out images that may move to a new class.",
+        description="Largest share of a known class's held-out images that may move to a new "
+        "class.",
     )
     least_labels: int = Field(
         default=1, ge=0, description="Answers by people that each new class must have."
@@ -292,23 +300,23 @@ class GateSection(Section):
 
 
 class DriftSection(Section):
-    """How known classes are watched for shift: a dirty lens, dusk, a tired sensor."""
+    """How known classes are checked for drift, such as from a dirty lens or other light."""
 
     false_alarm_days: float = Field(
         default=30.0,
         ge=0.01,
-        description="One false alarm in so many days for each source, on average at least.",
+        description="Days between two false alarms of a source, on average at least.",
     )
     quiet_pools: int = Field(
         default=20,
         ge=2,
-        description="A source's first pools, from which its normal look is learnt; let them cover "
-        "day and night.",
+        description="The first pools of a source, from which its normal appearance is learnt; "
+        "they should cover day and night.",
     )
     least_images: int = Field(
         default=60,
         ge=10,
-        description="Images of a source that make an observation; smaller pools are put together.",
+        description="Images of a source in one observation; smaller pools are combined.",
     )
     least_strength: float = Field(
         default=0.08,
@@ -316,22 +324,26 @@ class DriftSection(Section):
         description="The smallest shift that is reported, where 1 is the spread within a class.",
     )
     calm_pools: int = Field(
-        default=3, ge=1, description="Pools in a row that look normal before a shift has ended."
+        default=3,
+        ge=1,
+        description="Consecutive pools that must look normal before a shift has ended.",
     )
     conditions: int = Field(
         default=4,
         ge=1,
-        description="Looks that may be normal for one source, such as day and night.",
+        description="Different appearances that may be normal for one source, such as day and "
+        "night.",
     )
     confirm_labels: int = Field(
         default=6,
         ge=0,
-        description="Questions that a shift without anything new may cost, once for each shift.",
+        description="Questions that may be asked about a shift without anything new, once for "
+        "each shift.",
     )
 
 
 class StateSection(Section):
-    """What the monitor remembers."""
+    """Where the monitor keeps its state."""
 
     dir: str = Field(
         default="state",
@@ -384,12 +396,13 @@ class Config(Section):
     messages: MessagesSection = MessagesSection()
     groups: dict[GroupName, dict[str, Any]] = Field(
         default_factory=dict,
-        description="Groups of sources that learn apart, each watched by a monitor of its own: "
-        "their names, and what is set differently there, such as {harbour: {pools: {size: 500}}}. "
-        "A group has a folder of its name in feed.path and in state.dir unless it says otherwise.",
+        description="Groups of sources that learn separately, each with its own monitor: their "
+        "names and the keys that differ, such as {harbour: {pools: {size: 500}}}. A "
+        "group has a folder of its name in feed.path and in state.dir unless it "
+        "sets others.",
     )
     group: GroupName | None = Field(
-        default=None, description="The group that a command is about; --group sets it."
+        default=None, description="The group that a command applies to; --group sets it."
     )
 
     @property

@@ -79,7 +79,7 @@ def settle(config: Config, group: str, number: int, said: Collection[Key]) -> Co
     if config.state.url is not None:
         if PLACEHOLDER not in config.state.url and ("state", "url") not in said:
             raise ConfigInvalid(
-                "state.url: groups need a database each; write {group} where its name stands in "
+                "state.url: groups need a database each; write {group} in place of its name in "
                 "the address, such as postgresql://conclad@host/conclad_{group}"
             )
         found["state", "url"] = config.state.url.replace(PLACEHOLDER, group)

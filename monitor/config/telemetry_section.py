@@ -1,4 +1,4 @@
-"""What the operator is shown, and who is told."""
+"""Metrics, messages to people, and webhooks."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pydantic import Field, field_validator
 
 from monitor.config.value_types import AsTuple, Section
 
-#: What is worth a message to somebody else's system.
+#: The events that are sent to webhooks by default.
 WEBHOOK_EVENTS = ("class.discovered", "questions.opened", "drift.detected", "detector.updated")
 
 
 class MetricsSection(Section):
     """The page that Prometheus reads."""
 
-    enabled: bool = Field(default=True, description="false: nothing listens.")
+    enabled: bool = Field(default=True, description="Serve metrics for Prometheus.")
     host: str = Field(
         default="127.0.0.1",
-        description="The address to listen on; '0.0.0.0' lets other machines read the page, which "
-        "names your sources and classes and asks for no password.",
+        description="The address to listen on; '0.0.0.0' lets other machines read the page, "
+        "which shows the names of your sources and classes without a password.",
     )
     port: int = Field(default=9464, ge=0, le=65535, description="0 takes any free port.")
     sources_most: int = Field(
         default=1000,
         ge=1,
         le=100_000,
-        description="Sources with figures of their own; those beyond are added up as 'other'.",
+        description="Sources with metrics of their own; all others are added up as 'other'.",
     )
     desk_url: str | None = Field(
         default=None,
@@ -44,7 +44,7 @@ class MetricsSection(Section):
     )
 
 
-#: What people are told of unless they say otherwise.
+#: The events that people get messages about by default.
 MESSAGE_EVENTS = (
     "class.discovered",
     "questions.opened",
@@ -56,43 +56,47 @@ MESSAGE_EVENTS = (
 
 
 class MessagesSection(Section):
-    """Messages to people: chat, telephone and mail."""
+    """Messages to people by chat, phone notification and mail."""
 
     targets: Annotated[tuple[str, ...], AsTuple] = Field(
         default=(),
-        description="Where they go: slack+https://…, teams+https://…, mattermost+https://…, "
-        "discord+https://…, ntfy+https://…, webhook+https://… (signed JSON), "
-        "smtp://user:password@host:587/?from=A&to=B,C, smtps://…, or file:PATH, whose content is "
-        "such an address.",
+        description="The addresses of the messages: slack+https://…, teams+https://…, "
+        "mattermost+https://…, discord+https://…, ntfy+https://…, webhook+https://… "
+        "(signed JSON), smtp://user:password@host:587/?from=A&to=B,C, smtps://…, or "
+        "file:PATH, a file that contains such an address.",
     )
     secret_file: str | None = Field(
         default=None,
-        description="A file that holds the secret that webhook+ messages are "
-        "signed with (HMAC-SHA256).",
+        description="A file with the secret that signs webhook+ messages (HMAC-SHA256).",
     )
     events: Annotated[tuple[str, ...], AsTuple] = Field(
-        default=MESSAGE_EVENTS, description="The kinds of event that are told."
+        default=MESSAGE_EVENTS, description="The kinds of event that are sent."
     )
     urgent: Annotated[tuple[str, ...], AsTuple] = Field(
         default=("class.discovered",),
-        description="Of these, the kinds that neither gather nor wait for the morning.",
+        description="The kinds of event that are sent at once, also during quiet hours.",
     )
     digest_minutes: float = Field(
         default=10.0,
         ge=0,
-        description="Events gather for so long and come as one message; 0 sends each at once.",
+        description="Events within this time are sent as one message; 0 sends each at once.",
     )
     quiet_hours: str | None = Field(
         default=None,
         pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$",
-        description="When nobody is disturbed, such as 22:00-07:00; what happens then comes after.",
+        description="When only urgent events are sent, such as 22:00-07:00; the others are sent "
+        "afterwards.",
     )
-    timezone: str = Field(default="UTC", description="The zone of quiet_hours: Europe/Berlin.")
+    timezone: str = Field(
+        default="UTC", description="The time zone of quiet_hours, such as Europe/Berlin."
+    )
     timeout_seconds: float = Field(
-        default=10.0, gt=0, description="How long a target may take to answer."
+        default=10.0, gt=0, description="How long a target may take to respond."
     )
     give_up_hours: float = Field(
-        default=24.0, gt=0, description="What could not be delivered for this long is passed over."
+        default=24.0,
+        gt=0,
+        description="Messages that could not be delivered for this long are dropped.",
     )
 
     @field_validator("timezone")
@@ -106,26 +110,26 @@ class MessagesSection(Section):
 
 
 class WebhooksSection(Section):
-    """Addresses that are told when something happens."""
+    """Addresses that events are sent to."""
 
     urls: Annotated[tuple[str, ...], AsTuple] = Field(
         default=(), description="Each event is sent to each of these by POST, as JSON."
     )
     secret_file: str | None = Field(
         default=None,
-        description="A file that holds the secret with which messages are signed (HMAC-SHA256); "
-        "without it they are not.",
+        description="A file with the secret that signs the events (HMAC-SHA256); without it "
+        "they are not signed.",
     )
     events: Annotated[tuple[str, ...], AsTuple] = Field(
         default=WEBHOOK_EVENTS, description="The kinds of event that are sent."
     )
     timeout_seconds: float = Field(
-        default=10.0, gt=0, description="How long a receiver may take to answer."
+        default=10.0, gt=0, description="How long a receiver may take to respond."
     )
     give_up_hours: float = Field(
         default=24.0,
         gt=0,
-        description="An event that could not be delivered for this long is passed over.",
+        description="Events that could not be delivered for this long are dropped.",
     )
 
     @field_validator("urls")

@@ -19,7 +19,7 @@ from monitor.config.schema import Config
 HEADER = """\
 # The configuration of conclad. Every key is here with its default; delete what you do not change.
 # Any key can also be set by a variable (CONCLAD_FEED__PATH=…) or a flag (--set feed.path=…),
-# which win over this file in that order. 'conclad config show' tells what is in force and why.
+# which override this file in that order. 'conclad config show' prints each value and its origin.
 """
 WIDTH = 98
 

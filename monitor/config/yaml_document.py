@@ -1,4 +1,4 @@
-"""YAML text as a flat map from dotted keys to values, each with the place where it stands.
+"""YAML text as a flat map from dotted keys to values, each with its place.
 
 The usual loader forgets lines, takes the last of two equal keys, and follows aliases. A
 configuration that people edit at night needs the opposite: every mistake has a line and a
@@ -107,7 +107,7 @@ class _Loader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise ConfigSyntax(
-                f"{_at(self.origin_name, mark)}: aliases (*name) are not understood here; "
+                f"{_at(self.origin_name, mark)}: aliases (*name) are not supported; "
                 "write the value out"
             )
         return super().compose_node(parent, index)
@@ -122,7 +122,7 @@ def _entries(
         key = _key(key_node, key_at)
         if key in seen:
             dotted = ".".join((*above, key))
-            raise ConfigSyntax(f"{key_at}: {dotted} stands here a second time; see {seen[key]}")
+            raise ConfigSyntax(f"{key_at}: {dotted} is set a second time; see {seen[key]}")
         seen[key] = key_at
         if isinstance(value_node, yaml.MappingNode) and value_node.value:
             yield from _entries(loader, value_node, (*above, key), name)

@@ -168,6 +168,6 @@ def _secret(path: str | None) -> str | None:
         return Path(path).expanduser().read_text().strip()
     except OSError as error:
         raise CannotStart(
-            f"{path}: the secret of the desk cannot be read ({error.strerror}); mend "
+            f"{path}: the secret of the desk cannot be read ({error.strerror}); correct "
             "desk.oidc.client_secret_file"
         ) from error

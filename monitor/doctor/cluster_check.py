@@ -103,7 +103,7 @@ def resources(config: Config, nodes: Sequence[Node]) -> Check:
     if not possible:
         return problem(
             "resources",
-            f"an embedder asks for {ask}, which no node of the cluster has; mend "
+            f"an embedder asks for {ask}, which no node of the cluster has; correct "
             "run.embedder_cpus, run.embedder_gpus, run.embedder_resources or run.embedder_labels, "
             "or add a node",
         )
@@ -111,7 +111,7 @@ def resources(config: Config, nodes: Sequence[Node]) -> Check:
         return problem(
             "resources",
             f"a scorer, querier or updater asks for {helper}, which no node of the cluster has; "
-            "mend run.helper_resources or run.helper_labels, or add a node",
+            "correct run.helper_resources or run.helper_labels, or add a node",
         )
     if possible < chosen.most:
         return warning(

@@ -1,4 +1,4 @@
-"""The whole look, in the order in which a person would mend what it finds."""
+"""The whole look, in the order in which a person would fix what it finds."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def feed(config: Config) -> Check:
             info = source.filesystem.get_file_info(source.root)
             if info.type == pafs.FileType.NotFound:
                 return problem(
-                    "feed", f"{source.location}: no such folder; create it, or mend feed.path"
+                    "feed", f"{source.location}: no such folder; create it, or correct feed.path"
                 )
             first = _first_file(source)
         if first is None:
@@ -115,7 +115,7 @@ def state_folder(config: Config, *, repair: bool = False) -> Iterator[Check]:
         if os.access(parent if parent.exists() else Path.cwd(), os.W_OK):
             yield warning("state", f"{folder} is not there yet; 'conclad fit' makes it")
         else:
-            yield problem("state", f"{folder} is not there and cannot be made; mend state.dir")
+            yield problem("state", f"{folder} is not there and cannot be made; correct state.dir")
         return
     yield _writable(Folder.local(folder), place)
     yield _private(folder, repair)
@@ -157,7 +157,7 @@ def _writable(folder: Folder, shown: str) -> Check:
     except (ConcladError, OSError) as error:
         return problem(
             "state",
-            f"{shown} cannot be written ({error}); give this user the right to, or mend state.dir",
+            f"{shown} cannot be written ({error}); give this user the right to, or fix state.dir",
         )
     return good("state", f"{shown} can be written")
 

@@ -131,7 +131,7 @@ def _check_scores(scores: ScoreArray, cell: Cell, task: Task) -> None:
         raise MethodOutputError(
             f"{cell.key}, task {task.number}: expected {len(task.test)} finite scores, got shape "
             f"{scores.shape} with {int((~np.isfinite(scores)).sum())} that are not finite; "
-            f"mend the method's score"
+            f"correct the method's score"
         )
 
 

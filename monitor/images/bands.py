@@ -174,7 +174,7 @@ def _check_bands(page: tifffile.TiffPage, bands: Bands) -> Rejected | None:
         return Rejected(
             Reason.NEEDS_BANDS,
             f"a TIFF of {page.samplesperpixel} bands, where feed.bands.mapping names band "
-            f"{max(bands.mapping)}; mend the mapping in ray_config.yaml",
+            f"{max(bands.mapping)}; correct the mapping in ray_config.yaml",
         )
     if page.dtype is None or page.dtype.kind not in "uif":
         return Rejected(Reason.UNSUPPORTED_PIXELS, f"a TIFF whose values are {page.dtype}")

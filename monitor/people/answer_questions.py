@@ -19,7 +19,7 @@ GROUP = "/"
 """Stands between the id of an action and the number of an answer in it (see `client_ids`)."""
 
 MOST_AT_ONCE = 500
-"""Answers in one transaction: more than anybody selects, little enough that nobody waits."""
+"""Most answers in one transaction: more than people select, and quick to commit."""
 
 LOOKED_BACK = 20 * MOST_AT_ONCE
 """Answers of a person among which an action is looked for: more than a working day has."""
@@ -35,7 +35,7 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One answer: a class by its id or name, or that nobody can tell, or that the image is bad.
+    """One answer: a class by its id or name, "cannot tell", or "bad image".
 
     >>> Said(7, Word.CLASS, "truck").class_
     'truck'
@@ -72,7 +72,7 @@ class Receipt:
     answer: Answer | None = None
     class_name: str | None = None
     new_class: bool = False
-    """Whether the answer brought a name that nobody had used before."""
+    """Whether the answer introduced a new name."""
 
 
 def client_ids(action: str, count: int) -> list[str]:
@@ -144,7 +144,7 @@ def _record(
         fate = Fate.CONFLICT
         message = (
             f"question {said.question_id}: {_standing(tx, said.question_id)}; "
-            "yours is kept beside it"
+            "yours is kept as a conflict"
         )
     return Receipt(
         said.question_id, fate, message, recorded.answer, row.name if row else None, is_new
@@ -221,7 +221,7 @@ def _take_back(
 
 
 def conflicts_of(tx: Transaction, question_id: int) -> list[Answer]:
-    """Answers that came second and disagree with the one that stands."""
+    """Later answers that disagree with the one that counts."""
     found = tx.answers.of_question(question_id)
     standing = tx.questions.get(question_id).answer_id
     first = next((one for one in found if one.id == standing), None)

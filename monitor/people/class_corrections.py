@@ -109,7 +109,7 @@ def merge(
 
 
 def retire(store: Store, class_id: str, *, who: str, operation: str | None = None) -> Changed:
-    """Forget a class: images like it will be news again."""
+    """Retire a class: similar images count as new again."""
 
     def make(detector: Detector) -> Detector:
         if len(detector.classes) == 1:

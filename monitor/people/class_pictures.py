@@ -21,7 +21,7 @@ from monitor.store.tables import answers, questions
 from monitor.store.thumbnails import thumbnail_name
 
 PICTURES = 8
-"""Pictures that stand for a class once those of its questions are gone; as many as a fit keeps."""
+"""Pictures of a class that outlast those of its questions; as many as a fit keeps."""
 
 
 def keep_answered_pictures(store: Store, most: int = PICTURES) -> int:

@@ -48,7 +48,7 @@ class Assigned:
 def assigned_to(store: Store, class_id: str) -> list[Assigned]:
     """The samples of a class and of those merged into it, without those marked wrong.
 
-    The least certain come first: they are the ones worth looking at.
+    The least certain come first: they are the most likely to be wrong.
     """
     with store.reading() as tx:
         gone = {one.number for one in tx.versions.all() if one.state is VersionState.ROLLED_BACK}
@@ -75,7 +75,7 @@ def mark_wrong(
     """Take pseudo-labelled samples (source, image) out of their class; it is fitted without them.
 
     Needs the features of the pools that the class was found in. Once retention has dropped
-    them the class can be retired or rolled back, but no longer mended.
+    them the class can be retired or rolled back, but no longer corrected.
     """
     key = f"wrong:{operation or operation_id()}"
     with store.reading() as tx:

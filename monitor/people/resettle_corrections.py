@@ -1,4 +1,4 @@
-"""What people correct after a pool has ended reaches the settled verdicts of its images.
+"""Applies corrections that people make after a pool has ended to its settled verdicts.
 
 Renaming, merging, retiring, contradicting and rolling back are events. A note keeps the number of
 the last event that has been dealt with. After newer ones the settled pools are gone through in
@@ -44,7 +44,7 @@ _Image = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Resettled:
-    """What one call came to; ``more`` says that another one would find work at once."""
+    """The result of one call; ``more`` says that there is work for another one."""
 
     pools: int = 0
     rows: int = 0
@@ -52,7 +52,7 @@ class Resettled:
 
 
 class _Moved(Exception):
-    """Somebody purged or settled while we computed; what we hold may no longer stand."""
+    """A purge or settlement happened meanwhile; the computed rows may be outdated."""
 
 
 def resettle_corrections(

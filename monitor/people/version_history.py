@@ -190,7 +190,7 @@ def _view(
 
 
 def _what_it_learnt(version: Version, knowledge: Knowledge, before: Knowledge | None) -> str | None:
-    """Why there is a version for which nobody gave a reason: the monitor made it."""
+    """The reason of a version that the monitor made, for which no person gave one."""
     if before is None:
         return "first fit"
     new = _names(knowledge, [one for one in knowledge.classes if one not in before.classes])

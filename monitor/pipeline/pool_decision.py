@@ -211,12 +211,12 @@ def give_up(tx: Transaction, pool_id: int, reason: str) -> None:
 
 # -- what is remembered from one pool to the next ---------------------------------------------
 
-#: The one note that the trigger keeps; nobody else reads it.
+#: The one note that the trigger keeps; nothing else reads it.
 WATCH = ("trigger", "watch")
 
 
 def read_watch(tx: Transaction, version: int) -> TriggerState:
-    """What has gathered with this version of the detector; a new version begins anew."""
+    """The evidence gathered with this detector version; a new version starts from zero."""
     kept = tx.notes.get(*WATCH, {})
     watch = TriggerState.from_dict(kept)
     return watch if kept.get("version", version) == version else watch.learnt()

@@ -370,7 +370,7 @@ class PoolLifecycle:
                 tx.counters.add([Count("update_failures", "", "", 1)])
                 active = tx.pools.get(task.pool_id).state in (PoolState.ASKING, PoolState.WAITING)
             if self._misfits[task.pool_id] >= MISFITS_MOST and active:
-                self._give_up(task.pool_id, f"what came of it cannot be used: {error}")
+                self._give_up(task.pool_id, f"its result cannot be used: {error}")
             return False
         self._misfits.pop(task.pool_id, None)
         return True
@@ -397,7 +397,7 @@ class PoolLifecycle:
         self._task = None
 
     def fail(self, error: BaseException) -> bool:
-        """The task itself failed, and would again: the pool is given up, the feed goes on.
+        """The task itself failed and would fail again: the pool is given up, the feed continues.
 
         Returns whether a pool was given up. A class stands without its thumbnails, and a pool that
         is still filling goes on filling.

@@ -1,4 +1,4 @@
-"""Thumbnails of pseudo-labels: whoever should contradict the detector must see its conclusions.
+"""Thumbnails of pseudo-labels, so that people can see and correct them.
 
 Which images get one is written down with the version that gave the labels. They are rendered before
 the next pool is inspected; a monitor that died before renders them when it is back.

@@ -62,7 +62,7 @@ def objection(found: GateReport, gate: GateSection) -> str | None:
     for name, labels in found.labels.items():
         if labels < gate.least_labels:
             return (
-                f"class {name!r} rests on {labels} answers, fewer than gate.least_labels asks "
-                f"for ({gate.least_labels})"
+                f"class {name!r} rests on {labels} answers, fewer than gate.least_labels requires "
+                f"({gate.least_labels})"
             )
     return None

@@ -1,6 +1,6 @@
 """Thumbnails and labels of single rows: the work of the querier.
 
-Image bytes are read where they lie and stay there; what leaves is a thumbnail, encoded anew.
+Image bytes are read on the node of the worker; only a newly encoded thumbnail is returned.
 """
 
 from __future__ import annotations

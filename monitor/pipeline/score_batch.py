@@ -1,6 +1,6 @@
 """An embedded batch to a scored one: the work of a scorer.
 
-Apart from the embedding, so that whoever only scores need not load a backbone's framework.
+Separate from the embedding, so that a scorer does not load the framework of a backbone.
 """
 
 from __future__ import annotations

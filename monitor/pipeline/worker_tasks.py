@@ -77,7 +77,7 @@ class EmbedBatch:
 
 @dataclass(frozen=True, slots=True)
 class ScoreBatch:
-    """Score an embedded batch, which is given beside the task, against every known class.
+    """Score an embedded batch, which is passed with the task, against every known class.
 
     Large features are staged at ``spool``, where this worker can reach it.
     """
@@ -173,7 +173,7 @@ class AdvanceInnerLoop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterPool:
-    """Turn what seems new in a pool that nobody answered about into provisional classes."""
+    """Make provisional classes of what seems new in a pool that nobody answered about."""
 
     role: ClassVar[Role] = "updater"
     pool_id: int

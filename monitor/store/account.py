@@ -70,7 +70,7 @@ def uneven_files(tx: Transaction, limit: int = 1000) -> Iterator[tuple[str, Acco
 
 
 def by_source(tx: Transaction) -> dict[str, Account]:
-    """What was committed of each source; what waits is in files that nobody has read yet."""
+    """What was committed of each source; waiting images are in files not read yet."""
     found: dict[str, dict[str, int]] = {}
     for row in tx.connection.execute(select(counters).where(counters.c.name == IMAGES)):
         mine = found.setdefault(row.source, {})
@@ -86,7 +86,7 @@ def by_source(tx: Transaction) -> dict[str, Account]:
 
 
 def unopened(tx: Transaction) -> int:
-    """Files of which nobody knows how many images they hold."""
+    """Files whose number of images is not known."""
     condition = (files.c.rows.is_(None)) & (files.c.state != FileState.DROPPED)
     question = select(func.count()).select_from(files).where(condition)
     return int(tx.connection.execute(question).scalar_one())

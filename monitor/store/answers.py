@@ -20,7 +20,7 @@ _WITH_CLASS = frozenset({AnswerKind.KNOWN_CLASS, AnswerKind.NEW_CLASS})
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The answer as it stands in the store; ``repeated`` when it had been sent before."""
+    """The answer as stored; ``repeated`` if it was sent before."""
 
     answer: Answer
     repeated: bool = False
@@ -31,7 +31,7 @@ class Recorded:
 
 
 class Answers(Repository):
-    """Answers: the first one stands, later ones are kept as conflicts."""
+    """Answers: the first one counts, later ones are kept as conflicts."""
 
     def record(
         self,

@@ -46,7 +46,7 @@ class FolderEntry:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A finished, durable file that nobody sees yet."""
+    """A finished, durable file that readers do not see yet."""
 
     folder: Folder
     name: str
@@ -213,7 +213,7 @@ class Folder:
         return staged
 
     def settle(self, temporary: str, name: str) -> bool:
-        """Give a file its promised name; whether it stands under it now.
+        """Give a file its final name; returns whether it has it now.
 
         Harmless to repeat, from any process: whoever comes second finds it done. Nothing is
         synced, because a power cut leaves the file under one of the two names, and the promise

@@ -1,6 +1,6 @@
 """Copies of the state to put aside, and the way back.
 
-A backup is a state folder like any other: a SQLite file and the files it speaks of, with a note
+A backup is a complete state folder: a SQLite file and the files it refers to, with a note
 on top that says it is complete. It is taken while the monitor runs, from either database, and
 goes back into either.
 """

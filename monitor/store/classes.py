@@ -91,7 +91,7 @@ class Classes(Repository):
     def revive(self, class_id: str, name: str) -> ClassRow:
         """Undo a retirement or a merge under the name of then; refused when that is taken.
 
-        A class that is alive takes its old name again only where nobody else has it now.
+        An active class takes its old name again only if no other class has it now.
         """
         taken = self.find(name)
         if taken is not None and taken.id != class_id:
@@ -103,7 +103,7 @@ class Classes(Repository):
         return self.get(class_id)
 
     def set_created_in(self, class_id: str, version: int) -> None:
-        """Note the version that first knew a class; the first note stands."""
+        """Record the version that first knew a class; later calls change nothing."""
         self._connection.execute(
             update(classes)
             .where(classes.c.id == class_id, classes.c.created_in.is_(None))
@@ -125,7 +125,7 @@ class Classes(Repository):
             )
 
     def _new_id(self) -> str:
-        """Classes are never deleted, so counting them gives a number nobody has had."""
+        """Classes are never deleted, so their count gives an unused number."""
         number = self._connection.execute(select(func.count()).select_from(classes)).scalar_one()
         while True:
             number += 1

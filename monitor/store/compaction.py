@@ -52,10 +52,10 @@ TARGET_ROWS = 1_000_000
 #: Rows gathered before they are written: a row group that readers can skip through cheaply.
 ROW_GROUP = 100_000
 
-#: Fewer files than this are not worth a rewrite.
+#: Fewer files than this are not merged.
 LEAST_FILES = 8
 
-#: A merge takes seconds; whoever has not finished after this has died.
+#: A merge takes seconds; a process that has not finished after this has died.
 LEASE_TIME = timedelta(minutes=10)
 
 COMPACTED = ("verdicts", "rejected", "discoveries", "settled")

@@ -96,7 +96,7 @@ class Database:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
-        """A consistent view of the past; whoever writes in it gets an error."""
+        """A consistent view of one moment; writing in it is an error."""
         with self._session(writes=False) as connection:
             yield connection
 
@@ -176,7 +176,7 @@ class Database:
         return moment.astimezone(UTC)
 
     def rewrite(self) -> bool:
-        """Write the file anew, without the bytes of what was deleted; False if readers hinder it.
+        """Rewrite the file without deleted bytes; False if readers prevent it.
 
         A server does this by itself (VACUUM), and its log goes as it is recycled.
         """

@@ -91,7 +91,7 @@ class Versions(Repository):
     def rollback(self, to: int, *, who: str, reason: str) -> Version:
         """Use an older version again; what came after it counts as rolled back.
 
-        Why a version was made stays with it; why it was taken back stands in the publications.
+        The reason of a version is kept with it; the reason of a rollback is in the publications.
         """
         target, current = self.get(to), self.current()
         if current is None or current.number == to:

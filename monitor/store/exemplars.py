@@ -57,7 +57,7 @@ class Unpainted:
 
 
 def keep_exemplars(tx: Transaction, class_id: str, exemplars: Sequence[Exemplar]) -> None:
-    """Let these pictures stand for the class, in place of those that did."""
+    """Make these the pictures of the class, in place of the present ones."""
     tx.notes.set(ROOM, class_id, [_to_json(exemplar) for exemplar in exemplars])
 
 
@@ -135,7 +135,7 @@ def forget_exemplars(tx: Transaction, source: str, before: datetime) -> list[str
 
 
 def shown_by_exemplars(tx: Transaction) -> set[str]:
-    """Every thumbnail that stands for some class."""
+    """The thumbnails of all classes."""
     return {one.thumbnail for found in all_exemplars(tx).values() for one in found}
 
 

@@ -1,6 +1,6 @@
 """Named places at which a test can kill the process.
 
-A fault point stands before and after every durable action. It costs one look into the
+There is a fault point before and after every durable action. It costs one look into the
 environment and does nothing else, unless ``CONCLAD_FAULT`` names it: then the process dies as
 if the power had gone (SIGKILL: no cleanup, no ``finally``). ``name:3`` dies at the third pass.
 

@@ -1,6 +1,6 @@
-"""Who else on the machine may read the state: nobody, whatever the umask was.
+"""The state is readable by its owner only, whatever the umask was.
 
-Everything in a state folder tells of images and people: features, pictures, answers, hashes of
+A state folder holds data about images and people: features, pictures, answers, hashes of
 tokens. Files are made for their owner alone. What was made wider (by hand, by a copy, by a volume)
 is named, and closed when somebody asks for it.
 """

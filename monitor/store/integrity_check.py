@@ -56,7 +56,7 @@ def check(store: Store, *, hashes: bool = True) -> list[Finding]:
 
 
 def repair(store: Store) -> list[str]:
-    """Remove what is certainly redundant; returns the names of the files that went.
+    """Remove what is certainly redundant; returns the names of the removed files.
 
     That is: temporary files older than an hour, parts of merged files, merged files that never
     came into use, features of pools that were dropped, and held discoveries of versions that
@@ -119,8 +119,8 @@ def _account(tx: Transaction) -> Iterator[Finding]:
             "images-unaccounted",
             path,
             f"holds {found.listed} images, of which {found.verdicts} have a verdict, "
-            f"{found.rejected} a reason, {found.waiting} wait, {found.quarantined} are set aside "
-            f"and {found.dropped} given up",
+            f"{found.rejected} a reason, {found.waiting} wait, {found.quarantined} are quarantined "
+            f"and {found.dropped} dropped",
         )
     for item in tx.quarantine.list():
         images = "its images" if item.images is None else f"{item.images} of its images"
@@ -333,7 +333,7 @@ def _questions(tx: Transaction) -> Iterator[Finding]:
         yield _error(
             "budget-uneven",
             f"pool {row.id}",
-            f"{row.found} questions stand, {row.asked} are counted, {row.budget} are allowed",
+            f"{row.found} questions exist, {row.asked} are counted, {row.budget} are allowed",
         )
     speechless = select(questions.c.id).where(
         questions.c.state == QuestionState.ANSWERED, questions.c.answer_id.is_(None)

@@ -48,7 +48,7 @@ class Leases(Repository):
         return self._first(Lease, select(leases).where(leases.c.name == name))
 
     def verify(self, lease: Lease) -> Lease:
-        """The lease as it stands; refuses only when somebody else has taken it.
+        """The present lease; raises only if another process has taken it.
 
         Inside a write transaction this is a fence: nobody can take the lease before the
         transaction ends, so what is written with it is written by the holder. A lease that has

@@ -141,7 +141,7 @@ class Files(Repository):
         return entered
 
     def _touch(self, file: FileRow, stat: FileStat) -> FileRow:
-        """Another file stands under the name."""
+        """Another file has this name now."""
         of_file = batches.c.file_id == file.id
         was_read = self._connection.execute(
             select(exists().where(of_file, batches.c.state == BatchState.DONE))
@@ -159,7 +159,7 @@ class Files(Repository):
         return self.get(file.id)
 
     def _restore(self, file: FileRow, stat: FileStat) -> FileRow:
-        """A file that was gone is there again: it goes on where it was."""
+        """A file that was gone is there again: it continues where it stopped."""
         self._connection.execute(
             update(batches)
             .where(batches.c.file_id == file.id, batches.c.state == BatchState.QUARANTINED)
@@ -364,7 +364,7 @@ class Batches(Repository):
         self._connection.execute(update(batches).where(which, batches.c.tries > 0).values(tries=0))
 
     def quarantine(self, batch_id: int, reason: str) -> None:
-        """Give a batch up; the rest of its file goes on."""
+        """Give a batch up; the rest of its file continues."""
         batch = self.get(batch_id)
         if batch.state is BatchState.DONE:
             raise WrongState(f"batch {batch_id}: is committed and cannot be quarantined")

@@ -11,7 +11,7 @@ file whose range lies inside the range of another file of the listing; of two wi
 range take the higher ``~`` number. What is left holds every committed row exactly once, also
 while files are being merged. If a file has gone when you open it, list again.
 :func:`current` does this; :func:`covered` is the rule itself. Of several settled rows of one
-image the last one stands; merging drops the others.
+image the last one counts; merging drops the others.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ SETTLED = pa.schema(
 KNOWN, NOVEL = "known", "novel"
 BY_PERSON, BY_PSEUDO_LABEL = "person", "pseudo-label"
 
-#: What a settled verdict can say beside ``known``, and what can have decided it beside a person.
+#: Settled verdicts other than ``known``, and what can decide them other than a person.
 NEW, SHIFTED, UNDECIDED = "new", "shifted", "undecided"
 BY_SPREAD, BY_SCORE, BY_POOL = "spread", "score", "pool"
 SETTLED_VERDICTS = (KNOWN, NEW, SHIFTED, UNDECIDED)
@@ -106,11 +106,11 @@ SETTLED_BY = (BY_PERSON, BY_SPREAD, BY_SCORE, BY_POOL)
 #: Where files wait that are written before the transaction which gives them their names.
 STAGING = "staging"
 
-#: The reason under which a repeated image stands in ``rejected/``.
+#: The reason of a repeated image in ``rejected/``.
 DUPLICATE = "duplicate"
 
 
-#: Figures about how an image was taken (``monitor.images.image_stats``), kept beside its features.
+#: Figures about how an image was taken (``monitor.images.image_stats``), kept with its features.
 STATS = 8
 
 

@@ -21,7 +21,7 @@ class PoolEvent(StrEnum):
     FILLED = "filled"
     """It is full or old enough, or the feed has ended: it takes no more samples."""
     FOUND_CALM = "found calm"
-    """The inspection shows nothing beyond chance, and nobody is asked."""
+    """The inspection shows nothing beyond chance, so no question is asked."""
     TRIGGERED = "triggered"
     """The inspection shows more than chance explains, or a shift to confirm."""
     PROBED = "probed"

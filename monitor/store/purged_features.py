@@ -176,7 +176,7 @@ def _retire(class_ids: Iterable[str], tx: Transaction) -> None:
 
 
 def _rewrite(store: Store, version: Version, meant: _Meant, needed: bool) -> bool:
-    """Write a version anew without what is meant; False if it must wait."""
+    """Rewrite a version without the purged images; False if it must wait."""
     clean = without_features(_load(store, version), meant)
     if clean is None:
         return True

@@ -63,7 +63,7 @@ class Quarantine(Repository):
         ]
 
     def retry(self, paths: Sequence[str] | None = None) -> int:
-        """Let the monitor try them again: every row without a verdict is planned anew."""
+        """Retry them: every row without a verdict is planned again."""
         chosen = self._choose(paths)
         for piece in chunks(item.file_id for item in chosen):
             self._connection.execute(delete(batches).where(batches.c.file_id.in_(piece), _ASIDE))
@@ -75,7 +75,7 @@ class Quarantine(Repository):
         return len(chosen)
 
     def drop(self, paths: Sequence[str] | None = None) -> int:
-        """Give them up: they are counted as dropped, and nobody is called for them again."""
+        """Give them up: they are counted as dropped and raise no more alerts."""
         chosen = self._choose(paths)
         for piece in chunks(item.file_id for item in chosen):
             self._connection.execute(

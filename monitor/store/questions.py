@@ -1,4 +1,4 @@
-"""Questions to people: opened within a budget, lent to one person at a time."""
+"""Questions to people: opened within a budget, leased to one person at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from monitor.store.tables import pools, questions
 
 
 class Questions(Repository):
-    """The questions. What stands here was asked; a replay finds it and asks nobody again."""
+    """All questions that were asked; a replay finds them and asks nothing again."""
 
     def open(self, pool_id: int, round: int, samples: Sequence[PoolSample]) -> list[Question]:
         """Ask about these samples; those already asked about in this pool come back as they are.
@@ -144,7 +144,7 @@ class Questions(Repository):
         )
 
     def set_answer(self, question_id: int, answer_id: int | None) -> None:
-        """Let an answer stand, or (None) open the question again."""
+        """Set the answer that counts, or (None) open the question again."""
         self._set(
             [question_id],
             answer_id=answer_id,

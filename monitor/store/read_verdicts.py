@@ -1,4 +1,4 @@
-"""Immediate and settled verdicts as one table, as they stand now.
+"""Immediate and settled verdicts as one table, with all corrections.
 
 Verdict files are read in their order, a row group at a time. A group of them covers a range of
 batches, the settlements say which pools hold images of those batches, and only the settled rows of
@@ -26,7 +26,7 @@ from monitor.store.store import Store, Transaction
 #: What a filter can ask for: a settled verdict, or an immediate one that nothing has settled yet.
 VERDICT_WORDS = (*SETTLED_VERDICTS, NOVEL)
 
-#: Columns of a settled row, and their names beside the immediate verdict.
+#: Columns of a settled row, and their names in the joint table.
 _SETTLED_AS = {
     "verdict": "settled_verdict",
     "class_id": "class_id",
@@ -125,9 +125,9 @@ def read_verdicts(
     class_: str | None = None,
     verdict: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Every image's immediate verdict with its settled one beside it, in the order of the feed.
+    """Every image's immediate and settled verdict, in the order of the feed.
 
-    The columns are :data:`STANDING`. Of several settled rows the last one stands. Class ids are
+    The columns are :data:`STANDING`. Of several settled rows the last one counts. Class ids are
     followed through merges, and names are those of today, whatever the files say. ``since`` is
     included, ``until`` is not; an image without a capture time is left out by either.
 
@@ -189,7 +189,7 @@ def _groups(outputs: Sequence[OutputFile]) -> Iterator[list[OutputFile]]:
 
 
 class _Settled:
-    """The settled rows that stand beside the verdicts of some files, read when they are needed."""
+    """The settled rows of the images in some files, read when they are needed."""
 
     def __init__(self, store: Store, group: Sequence[OutputFile]) -> None:
         self._store, self._first, self._last = store, group[0].first, group[-1].last

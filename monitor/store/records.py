@@ -262,7 +262,7 @@ class Count:
 class Lease:
     """The right to do a piece of work alone, until it expires.
 
-    ``token`` grows with every change of hands; whoever comes late with an old one is refused.
+    ``token`` grows with every new holder; a process with an old one is refused.
     """
 
     name: str
@@ -277,5 +277,5 @@ class Lease:
         return self.expires_at <= self.acquired_at
 
     def is_held(self, now: datetime) -> bool:
-        """Whether somebody has it, as far as the clock tells."""
+        """Whether a process holds it, by the clock."""
         return not self.is_released and self.expires_at > now

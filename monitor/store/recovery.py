@@ -86,7 +86,7 @@ def standing(folder: Folder, file: OutputFile | PoolMember) -> str | None:
 
 
 def settled(folder: Folder, file: OutputFile | PoolMember) -> str:
-    """The name of a committed file, after giving it to the file if nobody has yet."""
+    """The final name of a committed file, which it gets now if it has none yet."""
     if file.staged is not None and folder.size(file.name) is None:
         folder.settle(file.staged, file.name)
     return file.name

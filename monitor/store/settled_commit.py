@@ -56,7 +56,7 @@ def commit_settled(
     """Settle verdicts of a finished pool: all of its images first, some of them again later.
 
     Revision 1 holds every image of the pool. Later ones hold those whose settled verdict changes
-    and follow without a gap; of several rows of an image the last one stands.
+    and follow without a gap; of several rows of an image the last one counts.
 
     1. A (pool, revision) that the store knows is done: its settlement is returned, nothing
        happens twice.

@@ -1,4 +1,4 @@
-"""Settled rows of some pools as they stand now: of an image's rows, the last one."""
+"""The current settled rows of some pools: of an image's rows, the last one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ May = Callable[[Any, Any], bool]
 
 
 def last_of_each(keys: pa.Table) -> pa.BooleanArray:
-    """Which rows stand: for each image the last. Revisions of a pool come in their order.
+    """Which rows are current: for each image the last. Revisions of a pool come in their order.
 
     >>> keys = pa.table({"source_id": ["a", "a", "b", "a"], "image_id": ["1", "2", "1", "1"]})
     >>> last_of_each(keys).to_pylist()
@@ -42,7 +42,7 @@ def last_of_each(keys: pa.Table) -> pa.BooleanArray:
 
 
 def standing_rows(store: Store, pool_ids: Collection[int]) -> pa.Table:
-    """The settled rows of these pools, only those that stand."""
+    """The current settled rows of these pools."""
     for look in reversed(range(LOOKS)):
         with store.reading() as tx:
             outputs = settled_outputs(tx, pool_ids)

@@ -17,7 +17,7 @@ DRIFT_STATES = "drift-state"
 #: What the monitor waits for, as it notes it itself.
 OUTAGES = ("monitor", "outages")
 
-#: The key of the desk, a file beside the database: never in a copy of the state.
+#: The key of the desk, a file next to the database: never in a copy of the state.
 DESK_KEY = "desk-key"
 
 #: Notes by class: the pseudo-labelled images that people took out of it.

@@ -8,7 +8,7 @@ gives the same bytes, and an existing snapshot is never overwritten by a differe
 :func:`save_detector` puts the same content into a single safetensors file whose header carries
 the manifest, for people who want to send a detector to somebody.
 
-The hashes notice accidents and careless edits. They are no signature: whoever can write the
+The hashes detect accidents and careless edits. They are not signatures: whoever can write the
 folder can also recompute them.
 """
 
@@ -60,7 +60,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Where a snapshot stands, and the hash that pins its whole content."""
+    """The place of a snapshot, and the hash of its whole content."""
 
     name: str
     sha256: str

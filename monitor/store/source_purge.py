@@ -46,7 +46,7 @@ class Purged:
     kept_pools: tuple[int, ...]
     kept_versions: tuple[int, ...]
     rewritten: bool
-    """Whether the database file was written anew, without the bytes of what was deleted."""
+    """Whether the database file was rewritten without the deleted bytes."""
 
 
 def purge(store: Store, source: str, *, before: datetime, who: str = "purge") -> Purged:

@@ -13,7 +13,7 @@ class FileState(StrEnum):
     DONE = "done"
     QUARANTINED = "quarantined"
     GONE = "gone"
-    """It was listed and is no longer there; goes on by itself when it is listed again."""
+    """It was listed and is no longer there; it continues when it is listed again."""
     CHANGED = "changed"
     """It is another one than when some of its rows were read."""
     DROPPED = "dropped"

@@ -1,4 +1,4 @@
-"""What stands in the way of showing things."""
+"""Errors of metrics, messages and webhooks."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ StartResponse = Callable[..., Any]
 
 
 class Exporter:
-    """Serves ``/metrics``, and beside it two pages for whoever restarts what hangs.
+    """Serves ``/metrics``, and two pages for liveness probes.
 
     ``/healthz`` says that this thread lives; ``/alive`` that a monitor holds its lease on the
     state, which one that hangs does not. Both are cheap enough to be asked every few seconds.
@@ -225,7 +225,7 @@ class _WithoutCreated(Collector):
 
 
 class _Labelled(Collector):
-    """Says of every figure which group of sources it is about, so that groups can be told apart."""
+    """Adds the label ``group`` to every metric."""
 
     def __init__(self, inner: Collector, group: str) -> None:
         self._inner, self._group = inner, group
@@ -296,7 +296,7 @@ def _named(
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A slow reader keeps nobody else waiting, and none of them keeps the process alive."""
+    """Slow readers do not delay others, and no reader keeps the process alive."""
 
     daemon_threads = True
 

@@ -64,7 +64,7 @@ def _from_file(path: str) -> str:
         return Path(path).expanduser().read_text().strip()
     except OSError as error:
         raise WebhookRefused(
-            f"{path}: the address of a target cannot be read ({error.strerror}); mend "
+            f"{path}: the address of a target cannot be read ({error.strerror}); correct "
             "messages.targets"
         ) from error
 
@@ -75,7 +75,7 @@ def _name(kind: str, host: str | None, address: str) -> str:
 
 
 class ChatTarget:
-    """One POST a message, in the form that the service wants."""
+    """One POST per message, in the form of the service."""
 
     def __init__(self, kind: str, url: str, timeout: float, secret: bytes | None) -> None:
         self._kind, self._url, self._timeout, self._secret = kind, url, timeout, secret
@@ -175,7 +175,7 @@ _FORMS = {
 
 
 class MailTarget:
-    """Mail by SMTP: text, and pictures beside it."""
+    """Mail by SMTP: text, with pictures attached."""
 
     def __init__(self, address: str, timeout: float) -> None:
         parts = urllib.parse.urlsplit(address)
@@ -191,7 +191,9 @@ class MailTarget:
         self._timeout = timeout
         self.name = _name("mail", self._host, address)
         if not self._to:
-            raise WebhookRefused(f"{parts.scheme}://{self._host}: say whom with ?to=NAME@HOST")
+            raise WebhookRefused(
+                f"{parts.scheme}://{self._host}: add the receiver with ?to=NAME@HOST"
+            )
 
     def deliver(self, message: Message) -> None:
         mail = self._mail(message)

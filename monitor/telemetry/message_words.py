@@ -88,7 +88,7 @@ def _pictures(store: Store, events: Sequence[Event]) -> list[bytes]:
 def _discovered(event: Event) -> str:
     said = event.payload
     where = ", ".join(said.get("sources") or ()) or event.source or ""
-    counts = f"{said['human']} by people, {said['pseudo']} by itself"
+    counts = f"{said['human']} by people, {said['pseudo']} by pseudo-label"
     return f"New class {said['name']}: {counts}" + (f" ({where})" if where else "")
 
 

@@ -31,7 +31,7 @@ BORDERS = ("0.25", "0.5", "0.75", "0.9", "1", "1.1", "1.25", "1.5", "2", "4", "+
 #: of single cameras: where more fall silent together, the cause is not a camera.
 SILENT_NAMED = 20
 
-#: Where the desk is when nobody says.
+#: The default address of the desk.
 DESK = "http://localhost:8484"
 
 
@@ -58,13 +58,13 @@ def page_families(
     links = (settings.desk_url or DESK, settings.grafana_url, settings.runbooks_url)
     yield gauge(
         "links_info",
-        "Always 1; the labels say where people find desk, dashboards and runbooks.",
+        "Always 1; the labels are the addresses of desk, dashboards and runbooks.",
         ("desk", "grafana", "runbooks"),
         {tuple(link.rstrip("/") for link in links): 1},
     )
     yield gauge(
         "store_up",
-        "1 when the store could be read for this page, else 0 and most else is missing.",
+        "1 if the store could be read for this page, else 0; most metrics are missing then.",
         (),
         {(): float(store_up)},
     )
@@ -77,7 +77,7 @@ def page_families(
     missing = set(away) if store_up else {*away, ErrorKind.STORE}
     yield gauge(
         "outage",
-        "1 while the monitor waits for something outside of it, by what it is; else 0.",
+        "1 while the monitor waits for an outage to end, by kind; else 0.",
         ("kind",),
         {(kind.value,): float(kind in missing) for kind in sorted(OUTAGES)},
     )
@@ -89,13 +89,13 @@ def page_families(
     )
     yield gauge(
         "state_disk_free_bytes",
-        "Free space on the disk of the state folder; missing where it is a bucket.",
+        "Free space on the disk of the state folder; missing if it is a bucket.",
         (),
         {} if disk is None else {(): disk.free},
     )
     yield gauge(
         "state_disk_size_bytes",
-        "Size of the disk of the state folder; missing where it is a bucket.",
+        "Size of the disk of the state folder; missing if it is a bucket.",
         (),
         {} if disk is None else {(): disk.size},
     )
@@ -115,7 +115,7 @@ def _monitor(truth: StoreSummary) -> Iterator[Family]:
     monitor = truth.coordinator
     yield gauge(
         "build_info",
-        "Always 1; the labels say which conclad and which Python this is.",
+        "Always 1; the labels are the versions of conclad and Python.",
         ("version", "python"),
         {(__version__, platform.python_version()): 1},
     )
@@ -139,7 +139,7 @@ def _monitor(truth: StoreSummary) -> Iterator[Family]:
     )
     yield gauge(
         "actors_starting",
-        "Actors that were asked for and are not up yet, because they load or wait for a node.",
+        "Actors that were requested and are not up yet: they load or wait for a node.",
         ("role",),
         {(role,): float(n) for role, n in monitor.actors_starting.items()},
     )
@@ -161,7 +161,7 @@ def _monitor(truth: StoreSummary) -> Iterator[Family]:
 def _webhooks(truth: StoreSummary) -> Iterator[Family]:
     yield gauge(
         "webhook_failures",
-        "How often in a row an event could not be delivered to a receiver; 0 when all is well.",
+        "Consecutive failed deliveries to a receiver; 0 after a success.",
         ("receiver",),
         {(receiver,): failures for receiver, failures in truth.webhooks.items()},
     )
@@ -176,20 +176,20 @@ def _feed(truth: StoreSummary) -> Iterator[Family]:
     )
     yield gauge(
         "files_waiting",
-        "Files that are new, or of which some batches are still to do.",
+        "Files that are new or have unfinished batches.",
         (),
         {(): truth.files_waiting},
     )
     yield gauge(
         "input_lag_seconds",
-        "How long the oldest file that waits has been waiting; 0 when none does.",
+        "How long the oldest waiting file has waited; 0 if none waits.",
         (),
         {(): age(truth.oldest_waiting_at, truth.at) or 0.0},
     )
     yield gauge("batches_pending", "Batches still to do.", (), {(): truth.batches_pending})
     yield counter(
         "batches_total",
-        "Batches that were settled, by what became of them.",
+        "Finished batches by outcome.",
         ("state",),
         {(state,): truth.total("batches", state) for state in ("done", "quarantined")},
     )
@@ -209,13 +209,13 @@ def _feed(truth: StoreSummary) -> Iterator[Family]:
     )
     yield gauge(
         "images_unaccounted",
-        "Images that have neither a verdict nor a reason nor a place in a queue; 0 unless lost.",
+        "Images without a verdict, a reason or a place in a queue; 0 unless images are lost.",
         (),
         {(): sums.unaccounted},
     )
     yield gauge(
         "set_aside",
-        "Files, batches and images that were set aside without a verdict and wait for a person.",
+        "Files, batches and images that are quarantined and wait for a person.",
         ("what",),
         {(what,): truth.set_aside.get(what, 0) for what in ("files", "batches", "images")},
     )
@@ -225,19 +225,19 @@ def _feed(truth: StoreSummary) -> Iterator[Family]:
 def _silence(truth: StoreSummary, shown: Sequence[SourceSummary]) -> Iterator[Family]:
     yield gauge(
         "sources_silent",
-        "Sources that ought to have sent by now, judged by when they usually send.",
+        "Sources that should have sent by now, by the hours in which they usually send.",
         (),
         {(): len(truth.silent)},
     )
     yield gauge(
         "source_silent_seconds",
-        "How long ago a silent source last sent; at most twenty of them, the longest first.",
+        "How long ago a silent source last sent; at most twenty sources, the longest silent.",
         ("source",),
         {(s.source,): s.seconds for s in truth.silent[:SILENT_NAMED]},
     )
     yield gauge(
         "sources_capped",
-        "Sources without figures of their own because of metrics.sources_most.",
+        "Sources without metrics of their own because of metrics.sources_most.",
         (),
         {(): capped(truth.sources, shown)},
     )
@@ -258,20 +258,20 @@ def _by_source(sources: Sequence[SourceSummary], now: datetime) -> Iterator[Fami
     )
     yield gauge(
         "source_last_capture_timestamp_seconds",
-        "When the latest judged image of a source was taken.",
+        "When the latest scored image of a source was taken.",
         ("source",),
         {(s.name,): s.last_captured_at.timestamp() for s in sources if s.last_captured_at},
     )
     yield counter(
         "images_implausible_time_total",
-        "Images whose time of capture lies in the future or before 1990; they are judged, "
-        "and drive no other figure of time.",
+        "Images with a capture time in the future or before 1990; they are scored, and ignored "
+        "in all other metrics about time.",
         ("source",),
         {(s.name,): s.implausible for s in sources if s.implausible},
     )
     yield gauge(
         "source_last_commit_timestamp_seconds",
-        "When the latest image of a source was judged.",
+        "When the latest image of a source was committed.",
         ("source",),
         {(s.name,): s.last_commit_at.timestamp() for s in sources if s.last_commit_at},
     )
@@ -283,8 +283,8 @@ def _by_source(sources: Sequence[SourceSummary], now: datetime) -> Iterator[Fami
     )
     yield gauge(
         "questions_suspected",
-        "Open questions about pools that hold more than chance explains; the few that a quiet feed "
-        "asks (labels.trickle_per_week) are not among them.",
+        "Open questions about pools for which the trigger fired; without the few questions of a "
+        "quiet feed (labels.trickle_per_week).",
         ("source",),
         {(s.name,): s.questions_suspected for s in sources},
     )
@@ -296,7 +296,7 @@ def _by_source(sources: Sequence[SourceSummary], now: datetime) -> Iterator[Fami
     )
     yield gauge(
         "drift_score",
-        "Evidence that the known classes of a source have moved; from 1 on it is reported.",
+        "Evidence that the known classes of a source have moved; reported from 1 on.",
         ("source",),
         {(s.name,): s.drift.level for s in sources if s.drift},
     )
@@ -318,20 +318,20 @@ def _scores(sources: Sequence[SourceSummary]) -> Iterator[Family]:
     yield Family(
         "conclad_score_ratio",
         "histogram",
-        "Scores over T_inner of judged images; above 1 is novel.",
+        "Scores over T_inner of scored images; above 1 is novel.",
         ("source",),
         {(s.name,): s.ratio_sum for s in sources},
         {(s.name,): _cumulative(s.ratios) for s in sources},
     )
     yield counter(
         "samples_above_t_inner_total",
-        "Judged images that lay above T_inner.",
+        "Scored images above T_inner.",
         ("source",),
         {(s.name,): s.above for s in sources},
     )
     yield counter(
         "samples_above_t_inner_expected_total",
-        "Judged images that calibration expected above T_inner although nothing is new.",
+        "Scored images that calibration expects above T_inner if nothing is new.",
         ("source",),
         {(s.name,): s.expected_above for s in sources},
     )

@@ -35,7 +35,7 @@ def _detector(truth: StoreSummary) -> Iterator[Family]:
     )
     yield gauge(
         "detector_updated_timestamp_seconds",
-        "When the detector version in use was put into use.",
+        "When the detector version in use became the one in use.",
         (),
         {} if used is None else moment(used.updated_at),
     )
@@ -59,13 +59,13 @@ def _detector(truth: StoreSummary) -> Iterator[Family]:
     )
     yield gauge(
         "calibrated_exceedance_ratio",
-        "Share of known images above T_inner by fits without them: what a quiet feed shows.",
+        "Share of known images above T_inner, each scored by a fit without it.",
         (),
         {} if used is None or used.exceedance is None else {(): used.exceedance},
     )
     yield gauge(
         "noticeable_share_ratio",
-        "Smallest share of a pool that the trigger notices nine times in ten, in so many pools.",
+        "Smallest share of new images that the trigger detects nine times in ten, by pools.",
         ("pools",),
         {} if used is None else {(str(n),): share for n, share in used.noticeable.items()},
     )
@@ -81,26 +81,26 @@ def _classes(truth: StoreSummary) -> Iterator[Family]:
     )
     yield gauge(
         "discovered_classes",
-        "Those of the known classes that were discovered in the feed.",
+        "Known classes that were discovered in the feed.",
         (),
         {(): 0 if used is None else used.discovered},
     )
     yield gauge(
         "classes",
-        "Classes that are neither retired nor merged away, by who brought them.",
+        "Classes that are neither retired nor merged, by origin.",
         ("origin",),
         {(origin.value,): truth.classes.get(origin, 0) for origin in ClassOrigin},
     )
     yield gauge(
         "class_adaptation_ratio",
-        "How far a class has followed a drift, as a share of what it may; at 1 it goes no further.",
+        "How far a class has adapted to drift, as a share of the limit; at 1 it adapts no further.",
         ("class_id", "class_name"),
         {} if used is None else {(id_, name): n for (id_, name), n in used.adapted.items()},
     )
     yield counter("discoveries_total", "Classes discovered.", (), {(): truth.total("discoveries")})
     yield gauge(
         "class_discovered_timestamp_seconds",
-        "When a class was discovered, with the source that had most of it; the latest hundred.",
+        "When a class was discovered, with the source of most of its images; the latest hundred.",
         ("source", "class_id", "class_name"),
         {(d.source or "", d.class_id, d.name): d.at.timestamp() for d in truth.discoveries[::-1]},
     )
@@ -116,7 +116,7 @@ def _pools(truth: StoreSummary) -> Iterator[Family]:
     outcomes = ("discovered", "adapted", "nothing new", "quiet", "unresolved", "held")
     yield counter(
         "inner_loops_total",
-        "Inner loops by outcome; quiet are the pools about which nobody had to be asked.",
+        "Inner loops by outcome; quiet counts the pools that needed no questions.",
         ("outcome",),
         {(o,): 0.0 for o in outcomes} | labelled(truth, "inner_loops"),
     )
@@ -128,13 +128,13 @@ def _pools(truth: StoreSummary) -> Iterator[Family]:
     )
     yield counter(
         "inner_loop_seconds_total",
-        "Computing time of all inner loops; waiting for people is not in it.",
+        "Computing time of all inner loops, without the time of waiting for people.",
         (),
         {(): truth.total("inner_loop_seconds")},
     )
     yield counter(
         "pseudo_labels_total",
-        "Pseudo-labels that were used, and those that a person contradicted later.",
+        "Pseudo-labels that were used, and those that a person marked wrong later.",
         ("outcome",),
         {(o,): truth.total("pseudo_labels", o) for o in ("accepted", "contradicted")},
     )
@@ -145,26 +145,26 @@ def _people(truth: StoreSummary) -> Iterator[Family]:
     told = sum(said.values())
     yield counter(
         "answers_total",
-        "Answers by kind and by what became of them.",
+        "Answers by kind and outcome.",
         ("kind", "outcome"),
         {(k.value, o.value): n for (k, o), n in truth.answers.items()},
     )
     yield counter("labels_spent_total", "Questions asked.", (), {(): labels.spent})
     yield gauge(
         "label_budget",
-        "Questions that the pools in question may ask, in all.",
+        "Questions that the pools with open rounds may ask in total.",
         (),
         {(): labels.budget},
     )
     yield gauge(
         "label_budget_remaining",
-        "Questions that the pools in question may still ask.",
+        "Questions that the pools with open rounds may still ask.",
         (),
         {(): labels.remaining},
     )
     yield gauge(
         "label_budget_weekly",
-        "Questions that may be asked in seven days; missing when there is no such limit.",
+        "Questions that may be asked in seven days; missing if there is no limit.",
         (),
         {} if labels.per_week is None else {(): labels.per_week},
     )
@@ -176,13 +176,13 @@ def _people(truth: StoreSummary) -> Iterator[Family]:
     )
     yield counter(
         "novel_answers_total",
-        "Answers about samples above T_inner: really new, known after all, or nobody can tell.",
+        "Answers about images above T_inner: new, known, or cannot tell.",
         ("said",),
         {(o,): truth.total("false_novel", o) for o in ("known", "new", "cannot_tell")},
     )
     yield gauge(
         "false_novel_ratio",
-        "Share of samples above T_inner that people called known; missing until somebody answered.",
+        "Share of images above T_inner that people called known; missing without answers.",
         (),
         {(): said["known"] / told} if told else {},
     )

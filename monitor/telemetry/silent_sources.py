@@ -1,4 +1,4 @@
-"""Which sources ought to have sent something by now.
+"""Which sources should have sent something by now.
 
 Decided here, for every source, and not by an alert rule over a series for each of them: the page
 shows a bounded number of sources, and a rule over series forgets what it knew when the monitor
@@ -47,7 +47,7 @@ GONE_SECONDS = 7 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """A source that ought to have sent, and how long ago it last did."""
+    """A source that should have sent, and how long ago it last did."""
 
     source: str
     seconds: float
@@ -79,7 +79,7 @@ class Pace:
 
     @classmethod
     def from_notes(cls, hours: Any, looks: Any) -> Self:
-        """What :meth:`hours` and :meth:`looks` gave; anything else tells nothing."""
+        """Restores what :meth:`hours` and :meth:`looks` returned; anything else is ignored."""
         try:
             found = cls(
                 int(hours["hour"]),

@@ -3,7 +3,7 @@
 Which sources are shown must not change from day to day: a source that moves into ``other`` (or
 out of it) makes the sum jump, and Prometheus would read the jump as images. So once there are
 more than the limit, those that are shown are remembered in the store and nobody is added; a
-source that is removed leaves its place empty. Changing the limit chooses anew, once.
+source that is removed leaves its place empty. Changing the limit chooses again, once.
 """
 
 from __future__ import annotations

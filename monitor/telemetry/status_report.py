@@ -1,4 +1,4 @@
-"""The truth in words for a terminal, and as JSON for programs."""
+"""The summary of the store as text for a terminal, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SILENT_SHOWN = 5
 
 
 def to_dict(truth: StoreSummary) -> dict[str, Any]:
-    """Everything, with the states spelt out even where nothing is in them."""
+    """Everything; states without members are included with 0."""
     monitor, detector, labels = truth.coordinator, truth.detector, truth.labels
     return {
         "at": _iso(truth.at),
@@ -114,7 +114,7 @@ def to_dict(truth: StoreSummary) -> dict[str, Any]:
 
 
 def describe(truth: StoreSummary) -> str:
-    """What a person wants to know first comes first."""
+    """The most important lines first."""
     return "\n".join(
         [
             _monitor_line(truth),
@@ -168,7 +168,7 @@ def _monitor_line(truth: StoreSummary) -> str:
         since = span(age(monitor.since, truth.at) or 0.0)
         return f"A monitor is running: {monitor.owner}, for {since}."
     if monitor.owner is None:
-        return "No monitor is running; none ever was on this state."
+        return "No monitor is running, and none has run on this state."
     return f"No monitor is running; the last one was {monitor.owner}."
 
 
@@ -185,8 +185,8 @@ def _detector_line(detector: VersionSummary | None, held: Sequence[int]) -> str:
     if detector.noticeable:
         one, ten = detector.noticeable[1], detector.noticeable[10]
         seen = (
-            f"\nThe trigger notices a new class from {one:.1%} of a pool on at once, from "
-            f"{ten:.1%} on within ten pools (estimated when it was fitted)."
+            f"\nThe trigger detects a new class from {one:.1%} of one pool, or from {ten:.1%} of "
+            "each of ten pools (estimated at the fit)."
         )
     return (
         f"Detector version {detector.version}: {detector.known} classes, "
@@ -243,7 +243,7 @@ def _drift(truth: StoreSummary) -> Iterator[str]:
     if truth.detector is not None and truth.detector.adapted:
         furthest = sorted(((share, name) for (_, name), share in truth.detector.adapted.items()))
         told = ", ".join(f"{name} {share:.0%}" for share, name in reversed(furthest))
-        yield f"Classes that followed a drift, of how far they may: {told}."
+        yield f"Classes that adapted to drift, as a share of their limit: {told}."
 
 
 def _silence(truth: StoreSummary) -> Iterator[str]:
@@ -256,7 +256,7 @@ def _silence(truth: StoreSummary) -> Iterator[str]:
 def _undelivered(truth: StoreSummary) -> Iterator[str]:
     for receiver, failures in truth.webhooks.items():
         if failures:
-            yield f"Webhook: {receiver} could not be told, {failures} times in a row."
+            yield f"Webhook: {receiver} could not be reached, {failures} times in a row."
 
 
 def _actors(truth: StoreSummary) -> Iterator[str]:
@@ -281,7 +281,7 @@ def _feed(truth: StoreSummary) -> Iterator[str]:
     )
     if any(truth.set_aside.values()):
         yield (
-            f"Set aside without a verdict: {truth.set_aside['files']:,} files, "
+            f"Quarantined without a verdict: {truth.set_aside['files']:,} files, "
             f"{truth.set_aside['images']:,} images; see conclad quarantine list."
         )
     pools = [f"{truth.pools[state]:,} {state.value}" for state in PoolState if state in truth.pools]

@@ -38,7 +38,7 @@ from monitor.telemetry.store_summary import (
 
 #: The lease that a running monitor holds, and the rooms in which it leaves notes.
 WEBHOOK_ROOM = "webhooks"
-#: The account is a sum over the whole ledger, and is made anew this often at most.
+#: The account is a sum over the whole ledger; it is computed at most this often.
 ACCOUNT_SECONDS = 30.0
 #: Where the exporter keeps in which hours the sources sent, and since when it has looked.
 METRICS_ROOM, HOURS, LOOKS = "metrics", "hours", "looks"
@@ -59,7 +59,7 @@ DISCOVERIES_SHOWN = 100
 
 
 class TruthReader:
-    """Reads the truth, as often as anybody wants.
+    """Reads the summary of the store, as often as needed.
 
     What never changes (what is known of a detector version) is read once.
 
@@ -176,7 +176,7 @@ class TruthReader:
         )
 
     def _meta_of(self, version: Version) -> Mapping[str, Any] | None:
-        """None when the files are out of reach: the rest of the truth is worth showing still."""
+        """None if the files cannot be reached; the rest of the summary is still shown."""
         if version.sha256 not in self._meta:
             try:
                 found = read_meta(self._store.folder, version.snapshot, sha256=version.sha256)

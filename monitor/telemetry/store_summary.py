@@ -146,7 +146,7 @@ class DiscoverySummary:
 class StoreSummary:
     """One consistent moment of the store.
 
-    ``silent`` are the sources that ought to have sent, the longest silent first. ``totals`` are
+    ``silent`` are the sources that should have sent, the longest silent first. ``totals`` are
     the counters that belong to no source, by (name, label). ``webhooks`` are the receivers and how
     often in a row telling them has failed.
 

@@ -1,4 +1,4 @@
-"""One address that is told of events, and the form of a message."""
+"""One address that events are sent to, and the form of a message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from monitor import __version__
 from monitor.store.records import Event
 from monitor.telemetry.errors import Undelivered
 
-#: Of a receiver's answer we want the status; more than this is not read.
+#: Only the status of a response is used; at most this much of its body is read.
 ANSWER_BYTES = 64 * 1024
 
 

@@ -25,10 +25,10 @@ from monitor.telemetry.errors import Undelivered, WebhookRefused
 from monitor.telemetry.store_reading import WEBHOOK_ROOM
 from monitor.telemetry.webhook_target import Receiver
 
-#: An event that an address was not told in time; appended to the timeline.
+#: An event that could not be delivered in time; appended to the timeline.
 GIVEN_UP = "webhook.given_up"
 
-#: How often the timeline is read. Events are rare, and nobody acts within two seconds.
+#: How often the timeline is read. Events are rare, and two seconds of delay do not matter.
 POLL_SECONDS = 2.0
 
 #: After a failure: at once is pointless, and more rarely than this is no longer news.
@@ -39,7 +39,7 @@ CLOSE_SECONDS = 5.0
 
 
 class Receives(Protocol):
-    """Somebody who is told; ``name`` says who in notes and metrics, without secrets."""
+    """A receiver of events; ``name`` identifies it in notes and metrics, without secrets."""
 
     @property
     def name(self) -> str: ...
@@ -139,7 +139,7 @@ class EventSender(Generic[R]):
         return found, int(note.get("failures", 0))
 
     def _failed(self, receiver: R, event: Event, error: str, failures: int) -> float:
-        """Remember the failure and say how long to wait; what is too old by now is passed over."""
+        """Record the failure and return how long to wait; events that are too old are dropped."""
         with self._store.transaction() as tx:
             if tx.now - event.at > self._give_up:
                 lost = {"receiver": receiver.name, "event": event.id, "error": error}
@@ -210,7 +210,7 @@ def read_secret(path: str | None) -> bytes | None:
         found = Path(path).expanduser().read_bytes().strip()
     except OSError as error:
         raise WebhookRefused(
-            f"{path}: the secret of the webhooks cannot be read ({error.strerror}); mend "
+            f"{path}: the secret of the webhooks cannot be read ({error.strerror}); correct "
             "webhooks.secret_file, or leave it out to send unsigned messages"
         ) from error
     if not found:

@@ -37,11 +37,9 @@ MISTAKES = {
     "novelty:\n  preset: robus\n": (
         "{file}:2:11: novelty.preset: should be 'robust' or 'paper' (got 'robus')"
     ),
-    "state:\n  dir: a\n  dir: b\n": (
-        "{file}:3:3: state.dir stands here a second time; see {file}:2:3"
-    ),
+    "state:\n  dir: a\n  dir: b\n": ("{file}:3:3: state.dir is set a second time; see {file}:2:3"),
     "state:\n  dir: &a x\n  url: *a\n": (
-        "{file}:3:8: aliases (*name) are not understood here; write the value out"
+        "{file}:3:8: aliases (*name) are not supported; write the value out"
     ),
     "- a\n": "{file}:1:1: expected sections such as 'feed:'",
     "? [a]\n: 1\n": "{file}:1:3: a key is a plain word, not a list or a mapping",

@@ -73,7 +73,7 @@ def test_later_layers_win_over_what_a_group_says_in_an_earlier_one(file: Path) -
 def test_each_group_has_a_database(file: Path) -> None:
     url = "state.url=postgresql://conclad@db/conclad_{group}"
     assert of(file, "forest", url).config.state.url == "postgresql://conclad@db/conclad_forest"
-    with pytest.raises(ConfigError, match=r"write \{group\} where its name stands"):
+    with pytest.raises(ConfigError, match=r"write \{group\} in place of its name"):
         load(file, overrides=["state.url=postgresql://conclad@db/conclad"], environ={})
 
 

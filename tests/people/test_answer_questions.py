@@ -67,7 +67,9 @@ def test_the_second_answer_is_told_who_was_first(store: Store) -> None:
     give(store, [Said(1, Word.CLASS, "dune")], who="ada", action="a")
     [second] = give(store, [Said(1, Word.CLASS, "water")], who="bob", action="b")
     assert second.fate is Fate.CONFLICT
-    assert second.message == ("question 1: ada answered 'dune' before you; yours is kept beside it")
+    assert second.message == (
+        "question 1: ada answered 'dune' before you; yours is kept as a conflict"
+    )
     give(store, [Said(1, Word.CLASS, "dune")], who="cyd", action="c")
     with store.reading() as tx:
         assert [one.who for one in conflicts_of(tx, 1)] == ["bob"]

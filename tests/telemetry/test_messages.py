@@ -64,7 +64,7 @@ def test_slack_gets_blocks_with_a_link(discovered: Any) -> None:
     ):
         tell()
         body = receiver.next().json
-    assert body["text"] == "New class dune: 2 by people, 4 by itself (cam-1)"
+    assert body["text"] == "New class dune: 2 by people, 4 by pseudo-label (cam-1)"
     assert f"<{DESK}/classes#class-3|" in body["blocks"][1]["text"]["text"]
 
 
@@ -88,7 +88,7 @@ def test_ntfy_gets_text_a_title_and_where_to_go(discovered: Any) -> None:
         message = receiver.next()
     assert message.headers["Title"].startswith("New class dune")
     assert message.headers["Click"] == f"{DESK}/classes#class-3"
-    assert b"by itself" in message.body
+    assert b"by pseudo-label" in message.body
 
 
 @pytest.mark.parametrize(("kind", "field"), [("mattermost", "text"), ("discord", "content")])
@@ -226,7 +226,7 @@ def test_what_a_target_refuses_is_sent_again(tmp_path: Path) -> None:
     [
         ("pigeon+https://x", "no kind of target"),
         ("https://x", "no kind of target"),
-        ("smtp://host/", "say whom"),
+        ("smtp://host/", "add the receiver"),
         ("file:/does/not/exist", "cannot be read"),
     ],
 )

@@ -65,7 +65,7 @@ def test_words_for_people(state: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_it_says_when_no_monitor_is_running(store: Store, clock: Clock) -> None:
     feeding.fit(store)
-    assert "none ever was" in describe(TruthReader(store).read())
+    assert "none has run on this state" in describe(TruthReader(store).read())
     feeding.start_monitor(store, owner="host-1:7", ttl=30)
     clock.advance(minutes=1)
     assert "the last one was host-1:7" in describe(TruthReader(store).read())

@@ -23,7 +23,7 @@ MOST_RECORDS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A record that is no answer, and where it stands."""
+    """A record that is not an answer, and its place."""
 
     where: str
     message: str

@@ -140,7 +140,7 @@ def _scores() -> tuple[Panel, ...]:
             "How far classes have followed a drift",
             "timeseries",
             "What a class has learnt of its new look, as a share of what it may learn. At 1 it "
-            "goes no further, and its images become suspects: fit it anew.",
+            "adapts no further, and its images look new: fit it again.",
             [
                 Query(
                     "max by (class_name) (conclad_class_adaptation_ratio) or "
@@ -174,7 +174,7 @@ def _learning() -> tuple[Panel, ...]:
         Panel(
             "T_inner over time",
             "timeseries",
-            "T_inner of the version in use. It is calibrated anew with every version.",
+            "T_inner of the version in use. It is calibrated again with every version.",
             [Query("max(conclad_t_inner)", "T_inner")],
             width=8,
             least=None,
@@ -272,7 +272,7 @@ def _people() -> tuple[Panel, ...]:
         Panel(
             "What people said of novel images",
             "bargauge",
-            "Answers about samples above T_inner: really new, known after all, or nobody can tell.",
+            "Answers about images above T_inner: new, known, or cannot tell.",
             [Query("sum by (said) (conclad_novel_answers_total)", "{{said}}", instant=True)],
             decimals=0,
         ),

@@ -110,7 +110,7 @@ def _answers() -> tuple[Panel, ...]:
         Panel(
             "Silent sources",
             "stat",
-            "Sources that ought to have sent by now, judged by when each usually sends; also those "
+            "Sources that should have sent by now, by their usual hours; also those "
             "that have no figures of their own.",
             [Query("sum(conclad_sources_silent) or vector(0)")],
             width=4,
@@ -237,7 +237,7 @@ def _silent() -> Panel:
     return Panel(
         "Silent sources, the longest first",
         "table",
-        "Sources that ought to have sent by now; at most twenty of each group are named.",
+        "Sources that should have sent by now; at most twenty of each group are named.",
         [
             _table(
                 "sort_desc(max by (group, source) "

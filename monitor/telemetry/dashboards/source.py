@@ -32,7 +32,7 @@ def _now() -> tuple[Panel, ...]:
         Panel(
             "Silent",
             "stat",
-            "Whether it ought to have sent by now, judged by when it usually sends.",
+            "Whether it should have sent by now, by the hours in which it usually sends.",
             [Query(f"count(conclad_source_silent_seconds{{{SOURCE}}}) or vector(0)")],
             width=6,
             height=4,
