@@ -237,16 +237,16 @@ class LabelsSection(Section):
         default=0.0125,
         gt=0,
         le=1,
-        description="Most questions about a pool, as a share of its images.",
+        description="Largest number of questions about a pool, as a share of its images.",
     )
     least: int = Field(
         default=1, ge=1, description="Questions that every pool may ask, however small."
     )
-    most: int = Field(default=200, ge=1, description="Most questions about one pool.")
+    most: int = Field(default=200, ge=1, description="Largest number of questions about one pool.")
     per_week: int = Field(
         default=1000,
         ge=0,
-        description="Most questions in any seven days; further pools wait.",
+        description="Largest number of questions in any seven days; further pools wait.",
     )
     trickle_per_week: int = Field(
         default=21,
@@ -257,8 +257,8 @@ class LabelsSection(Section):
     probe: int = Field(
         default=3,
         ge=1,
-        description="Most of these questions about one pool; if an answer is new, the pool is "
-        "asked about further.",
+        description="At most this many of the questions of trickle_per_week are about one pool; "
+        "if an answer is new, the pool is asked about further.",
     )
     confirm_people: int = Field(
         default=2,

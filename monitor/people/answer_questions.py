@@ -19,7 +19,7 @@ GROUP = "/"
 """Stands between the id of an action and the number of an answer in it (see `client_ids`)."""
 
 MOST_AT_ONCE = 500
-"""Most answers in one transaction: more than people select, and quick to commit."""
+"""Limit of answers in one transaction: more than people select, and quick to commit."""
 
 LOOKED_BACK = 20 * MOST_AT_ONCE
 """Answers of a person among which an action is looked for: more than a working day has."""
