@@ -69,10 +69,9 @@ class RobustSettings(MethodSettings):
     )
     own_scale: int = setting(
         30,
-        "References of a class of at most half the usual size at which its own mean and deviation "
-        "of an opinion weigh as much as those of all classes. On one scale for all, images of a "
-        "class of 30 exceed T_inner three times as often as those of large classes. Larger ones "
-        "share a scale: with their own, CIFAR-100 loses about a point of AUROC.",
+        "References of a class at which its own mean and deviation of an opinion weigh as much as "
+        "those of all classes. At 100, images of a class of 30 exceed T_inner nearly twice as "
+        "often as those of large classes.",
         low=0,
     )
     false_novel: float = setting(

@@ -144,8 +144,7 @@ class Opinions:
         by_place = np.float32(max(float(likeness.std(axis=1).mean()), _TINY))
         nearest = (some.errors / strangers - likeness / by_place).argmin(axis=1)
         given = _given(some.features, some.errors, cosines.max(axis=1))
-        sizes = np.bincount(some.classes, minlength=len(means.starts))
-        location, scale = _scales(given, nearest, sizes, settings.own_scale)
+        location, scale = _scales(given, nearest, len(means.starts), settings.own_scale)
         score = _score(given, nearest, location, scale, settings.far)
         order = np.lexsort((score, nearest))
         places = means.places - centre
@@ -248,20 +247,14 @@ def _score(given: Floats, nearest: Ints, location: Floats, scale: Floats, far: f
     return score
 
 
-def _scales(given: Floats, nearest: Ints, sizes: Ints, own_scale: int) -> tuple[Floats, Floats]:
-    """Mean and deviation of each opinion: one for all classes, its own for a small class.
-
-    A class fitted on few samples reconstructs its further ones badly, and needs a scale that
-    allows for it. Classes as large as most share one: their own scales would forgive most where
-    a class is wide, which is where new samples lie.
-    """
+def _scales(given: Floats, nearest: Ints, count: int, own_scale: int) -> tuple[Floats, Floats]:
+    """Mean and deviation of each opinion by class, drawn to those of all while it is small."""
     mean, variance = given.mean(axis=1), given.var(axis=1)
-    location = np.repeat(mean[:, None], len(sizes), axis=1).astype(np.float64)
-    spread = np.repeat(variance[:, None], len(sizes), axis=1).astype(np.float64)
-    small = np.clip(2 - 2 * sizes / max(float(np.median(sizes)), 1.0), 0.0, 1.0)
+    location = np.repeat(mean[:, None], count, axis=1).astype(np.float64)
+    spread = np.repeat(variance[:, None], count, axis=1).astype(np.float64)
     for position in np.unique(nearest):
         mine = given[:, nearest == position]
-        weight = small[position] * mine.shape[1] / (mine.shape[1] + own_scale)
+        weight = mine.shape[1] / (mine.shape[1] + own_scale)
         location[:, position] += weight * (mine.mean(axis=1) - mean)
         spread[:, position] += weight * (mine.var(axis=1) - variance)
     scale = np.sqrt(np.maximum(spread, _TINY))
