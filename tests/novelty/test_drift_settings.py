@@ -54,6 +54,7 @@ DRIFT: dict[str, Any] = {
     "alone_evidence": 90.0,
     "alone_strength": 9.0,
     "wider_most": 1.0,
+    "corrected_fully": 1.0,
     "corrected_novel": 0.3,
     "eased_most": 1.0,
     "furthest": 0.1,

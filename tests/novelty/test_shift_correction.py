@@ -60,7 +60,7 @@ def test_a_clean_lens_is_believed_at_once(world: World, detector: Detector) -> N
     found = correction_of(Sketch.of(detector), pool(world, 40) + moved, strength=1.0)
     known, new = pool(world, 60), world.draw(KNOWN + 1, 100)
     _, corrected = score_corrected(detector, known, [found] * len(known))
-    assert corrected.mean() < 0.1
+    assert corrected.mean() < 0.25
     assert rate(detector, known, found) <= 0.1
     assert abs(rate(detector, new, found) - rate(detector, new, None)) < 0.1
 

@@ -21,9 +21,6 @@ from monitor.novelty.arrays import Bools, Floats, as_features
 from monitor.novelty.detector import Calibration, Detector, Scores
 from monitor.novelty.drift.sketch import Sketch
 
-# Between clean images, at zero, and shifted ones, at one.
-_HALF_WAY = 0.5
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShiftCorrection:
@@ -31,9 +28,9 @@ class ShiftCorrection:
 
     ``shift`` is subtracted from their features, ``ease`` multiplies their scores. ``axis`` measures
     how far an image lies along the shift from the mean of its class: zero for clean images, one
-    for shifted ones. ``strength`` is the length of the shift, where one is the spread within a
-    class. Images that were taken until ``since`` (POSIX seconds) are judged as they are; None if
-    the source was never seen otherwise.
+    where it is corrected in full. ``strength`` is the length of the shift, where one is the spread
+    within a class. Images that were taken until ``since`` (POSIX seconds) are judged as they are;
+    None if the source was never seen otherwise.
     """
 
     shift: Floats
@@ -92,7 +89,7 @@ def correction_of(
     # most from what images of a class have anyway.
     axis = sketch.directions @ (shift @ sketch.directions)
     length = float(axis @ shift)
-    axis = axis / length if length > 0 else axis
+    axis = axis / (length * settings.corrected_fully) if length > 0 else axis
     return ShiftCorrection(shift, axis.astype(np.float32), ease, strength, since)
 
 
@@ -101,7 +98,8 @@ def score_corrected(
 ) -> tuple[Scores, Bools]:
     """Judge a batch, each row with the correction of its source; None leaves a row as it is.
 
-    Also says which rows were corrected: those that lie nearer to the shift than to clean images.
+    An image that lies part of the way along the shift is corrected in part. Also says which rows
+    were corrected by at least half.
     """
     corrected = np.zeros(len(features), dtype=bool)
     rows = [row for row, correction in enumerate(corrections) if correction is not None]
@@ -114,9 +112,9 @@ def score_corrected(
     means = np.stack([known.modes[0].mean for known in detector.classes])
     axes = np.stack([one.axis for one in used if one is not None])
     along = np.einsum("ij,ij->i", x[rows] - means[nearest], axes)
-    shifted = along >= _HALF_WAY
+    part = np.clip(along, 0.0, 1.0)
     mixed, ease = x.copy(), np.ones(len(x), dtype=np.float32)
-    for row, place, is_shifted, one in zip(rows, moved, shifted, used, strict=True):
-        if is_shifted and one is not None:
-            mixed[row], ease[row], corrected[row] = place, one.ease, True
+    mixed[rows] += part[:, None] * (moved - x[rows])
+    ease[rows] = np.array([one.ease for one in used if one is not None]) ** part
+    corrected[rows] = part >= 0.5
     return detector.score(mixed, ease=ease), corrected
