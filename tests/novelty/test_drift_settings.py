@@ -125,7 +125,7 @@ def seen(settings: DriftSettings) -> str:
             state,
             split.explained.tolist(),
             [part.shifted for part in split.sources.values()],
-            correction.ease,
+            correction.to_json(),
             adapted(learnt, settings),
             learnt.s0(case.pools[1]).tolist(),
             [(one.samples, one.distance) for one in beside.adapted],

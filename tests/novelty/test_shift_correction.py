@@ -18,6 +18,7 @@ from monitor.novelty.drift.shift_correction import (
     score_corrected,
 )
 from monitor.novelty.drift.sketch import Sketch
+from monitor.novelty.robust.settings import RobustSettings
 from tests.novelty.worlds import World
 
 KNOWN = 4
@@ -61,7 +62,7 @@ def test_a_clean_lens_is_believed_at_once(world: World, detector: Detector) -> N
     known, new = pool(world, 60), world.draw(KNOWN + 1, 100)
     _, corrected = score_corrected(detector, known, [found] * len(known))
     assert corrected.mean() < 0.25
-    assert rate(detector, known, found) <= 0.1
+    assert rate(detector, known, found) <= 2 * RobustSettings().false_novel
     assert abs(rate(detector, new, found) - rate(detector, new, None)) < 0.1
 
 
