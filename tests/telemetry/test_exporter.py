@@ -315,3 +315,14 @@ def test_the_account_is_on_the_page(store: Store, scrape: Callable[[], Page]) ->
     assert page.get("account_images", place="quarantined") == 4
     assert page.get("images_unaccounted") == 0
     assert page.get("set_aside", what="batches") == 1
+
+
+def test_on_loopback_only_names_of_this_machine_are_answered(store: Store) -> None:
+    """A page of another site that resolves its name to this machine reads nothing."""
+    with Exporter(store, MetricsSection(port=0)) as exporter:
+        url = str(exporter.url)
+        with urllib.request.urlopen(url, timeout=10) as page:
+            assert page.status == 200
+        foreign = urllib.request.Request(url, headers={"Host": "metrics.example.org"})
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(foreign, timeout=10)
