@@ -45,7 +45,7 @@ def fields_of(model: type[BaseModel]) -> Mapping[Key, Field]:
 
     >>> from monitor.config.schema import StateSection
     >>> [field.dotted for field in fields_of(StateSection).values()]
-    ['dir', 'url']
+    ['dir', 'url', 'keep_digests_days', 'keep_events_days']
     """
     found: dict[Key, Field] = {}
     for name, info in model.model_fields.items():

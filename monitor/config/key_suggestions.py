@@ -22,7 +22,7 @@ def suggest(model: type[BaseModel], key: Key) -> str:
     >>> suggest(Config, ("feed", "pth")), suggest(Config, ("path",))
     ('; did you mean feed.path?', '; did you mean feed.path?')
     >>> suggest(Config, ("state", "colour"))
-    '; state has dir, url'
+    '; state has dir, url, keep_digests_days, keep_events_days'
     """
     section = section_at(model, key[:-1])
     if section is None:
