@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class FolderEntry:
+class FeedFolderEntry:
     """One name of a folder that might be a file of the feed."""
 
     path: str
@@ -25,7 +25,7 @@ class FolderEntry:
     problem: str = ""
 
 
-def walk_folder(root: str, suffixes: tuple[str, ...]) -> Iterator[FolderEntry]:
+def walk_folder(root: str, suffixes: tuple[str, ...]) -> Iterator[FeedFolderEntry]:
     """The files of a folder and of all below it, in no order; hidden names are passed over.
 
     Folders behind links are not entered: what they lead to inside the feed is found anyway, and
@@ -49,23 +49,23 @@ def walk_folder(root: str, suffixes: tuple[str, ...]) -> Iterator[FolderEntry]:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(f"{path}/")
                 elif entry.is_symlink() and os.path.isdir(entry.path):
-                    yield FolderEntry(path, None, "is a link to a folder; move the folder here")
+                    yield FeedFolderEntry(path, None, "is a link to a folder; move the folder here")
                 elif entry.name.lower().endswith(suffixes):
                     with contextlib.suppress(FileNotFoundError):
                         yield _named_like_a_file(path, entry, real_root)
 
 
-def _named_like_a_file(path: str, entry: os.DirEntry[str], real_root: str) -> FolderEntry:
+def _named_like_a_file(path: str, entry: os.DirEntry[str], real_root: str) -> FeedFolderEntry:
     if entry.is_symlink():
         problem = link_problem(entry.path, real_root)
         if problem is None and not os.path.exists(entry.path):
             problem = "is a link that leads nowhere"
         if problem is not None:
-            return FolderEntry(path, None, problem)
+            return FeedFolderEntry(path, None, problem)
     found = entry.stat()
     if not stat.S_ISREG(found.st_mode):
-        return FolderEntry(path, None, "is no regular file")
-    return FolderEntry(path, found)
+        return FeedFolderEntry(path, None, "is no regular file")
+    return FeedFolderEntry(path, found)
 
 
 def link_problem(path: str, real_root: str) -> str | None:
