@@ -69,23 +69,21 @@ def test_kill_at_every_step(everything: list[str], tmp_path: Path, step: str, tu
 
 def test_kill_at_any_moment_again_and_again(tmp_path: Path) -> None:
     made = cameras(tmp_path / "in", 400, sources=3)
+
+    def start(feed: str) -> subprocess.Popen[bytes]:
+        arguments = ["tests.ingest.dying", "none", "1", tmp_path / feed, tmp_path / "in"]
+        return subprocess.Popen([sys.executable, "-m", *arguments])
+
+    began = time.monotonic()
+    assert start("undisturbed").wait(60) == 0
+    whole = time.monotonic() - began
     chance = random.Random(7)
     deaths = 0
     for _ in range(12):
-        job = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.ingest.dying",
-                "none",
-                "1",
-                tmp_path / "feed",
-                tmp_path / "in",
-            ]
-        )
+        job = start("feed")
         try:
             # From before the first batch to after the last one.
-            job.wait(0.45 + chance.random() * 0.4)
+            job.wait(whole * (0.3 + 0.6 * chance.random()))
         except subprocess.TimeoutExpired:
             job.kill()
             deaths += 1
