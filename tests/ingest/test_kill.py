@@ -71,7 +71,7 @@ def test_kill_at_any_moment_again_and_again(tmp_path: Path) -> None:
     made = cameras(tmp_path / "in", 400, sources=3)
 
     def start(feed: str) -> subprocess.Popen[bytes]:
-        arguments = ["tests.ingest.dying", "none", "1", tmp_path / feed, tmp_path / "in"]
+        arguments = ["tests.ingest.dying", "none", "1", str(tmp_path / feed), str(tmp_path / "in")]
         return subprocess.Popen([sys.executable, "-m", *arguments])
 
     began = time.monotonic()
