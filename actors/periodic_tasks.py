@@ -129,6 +129,18 @@ class PeriodicTasks:
             self._cleaning.result()
             self._cleaning = None
 
+    def note_outages(self) -> None:
+        """For the desk and ``conclad status``, unless it is the store that is away."""
+        outages = self._outages.as_note()
+        try:
+            with self._store.transaction(self._lease) as tx:
+                tx.notes.set(*OUTAGES, outages)
+        except Exception as error:
+            if not is_outage(error) and not isinstance(error, LeaseLost):
+                raise
+        else:
+            self._noted_outages = outages
+
     def finish(self) -> None:
         """A clean end: what was still to be noted, and that we stop."""
         self._note(0)

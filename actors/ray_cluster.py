@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,20 +23,27 @@ from ray._private import state as ray_state
 from ray._private import worker as ray_worker
 
 from monitor.config import Config
-from monitor.errors import ConcladError
+from monitor.errors import ConcladError, ErrorKind
 from monitor.jobs.actor_placement import Node, Places, embedder_request, helper_request, places
 
 #: Features in flight are a few megabytes; the rest of the memory is the backbone's.
 OBJECT_STORE_BYTES = 512 << 20
 #: On a crowded machine Ray sometimes gives up on its own start after thirty seconds.
 LOCAL_TRIES = 3
-
+#: A head that refuses so many connections, or takes none for this time each, is gone.
+HEAD_TRIES, HEAD_SECONDS = 3, 2.0
 
 log = logging.getLogger(__name__)
 
 
 class ClusterUnavailable(ConcladError):
     """No Ray could be started or reached."""
+
+
+class ClusterLost(ConcladError):
+    """The cluster that this process had joined is gone: its head does not answer."""
+
+    kind = ErrorKind.CLUSTER
 
 
 class ResourcesMissing(ConcladError):
@@ -83,6 +91,29 @@ def _our_signal_handlers() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def head_address() -> str:
+    """Where the head of the cluster that this process has joined listens."""
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def check_head(address: str) -> None:
+    """Raise ClusterLost if nobody listens there.
+
+    Asked by a connection of our own: while its head is away, Ray's own calls wait for a minute
+    and then end the process.
+    """
+    host, _, port = address.rpartition(":")
+    for left in reversed(range(HEAD_TRIES)):
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), HEAD_SECONDS).close()
+            return
+        except OSError as error:
+            if not left:
+                reason = error.strerror or str(error)
+                raise ClusterLost(f"Ray's head at {address} does not answer ({reason})") from error
+            time.sleep(HEAD_SECONDS / HEAD_TRIES)
 
 
 def _note(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:

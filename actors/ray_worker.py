@@ -74,6 +74,10 @@ class RayWorker:
         if self.actor is not None:
             with contextlib.suppress(RayError, ValueError):
                 ray.kill(self.actor)
+        self.vanish()
+
+    def vanish(self) -> None:
+        """The actor is no more, and nobody need be told."""
         while self.busy:
             self.end_task()
         self.actor = self.starting = None

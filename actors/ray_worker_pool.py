@@ -24,7 +24,18 @@ from ray.exceptions import (
 
 from actors.detector_refs import DetectorRef
 from actors.embedder_scaling import Bounds, FeedLoad, Scaler
-from actors.ray_cluster import draining_nodes, living_nodes, node_of
+from actors.ray_cluster import (
+    ClusterLost,
+    ClusterUnavailable,
+    ResourcesMissing,
+    check_head,
+    connect,
+    draining_nodes,
+    head_address,
+    living_nodes,
+    node_of,
+    wait_for_resources,
+)
 from actors.ray_worker import RayWorker, start_worker, why_it_died
 from actors.worker import EngineFactory
 from actors.worker_pool import Done
@@ -42,6 +53,8 @@ SCORER_ROOM = 8
 START_SECONDS = 600.0
 #: How often a worker may be lost before it has begun; what its own code raises counts at once.
 START_TRIES = 5
+#: How often it is seen to that the cluster's head is there: a minute later Ray would end us.
+HEAD_CHECK_SECONDS = 2.0
 
 
 class WorkerFailed(ConcladError):
@@ -85,6 +98,8 @@ class RayWorkerPool:
         self._restarts: dict[str, int] = {}
         self._embedded = 0
         self._worked_by_ended = 0.0
+        self._head: str | None = head_address()
+        self._head_checked = -float("inf")
 
     # -- start and loss ---------------------------------------------------------------------
 
@@ -119,7 +134,38 @@ class RayWorkerPool:
         worker.starting = None
         return found
 
+    def _check_head(self) -> None:
+        """Leave a cluster whose head is gone, and say so; :meth:`resume` joins it again."""
+        if self._head is not None:
+            try:
+                check_head(self._head)
+            except ClusterLost:
+                self._head = None
+                self._calls.clear()
+                self._waiting.clear()
+                for worker in self._workers:
+                    worker.vanish()
+                # Before a minute is over: then Ray would end this process.
+                ray.shutdown()
+                raise
+        else:
+            raise ClusterLost("Ray's head does not answer")
+        self._head_checked = time.monotonic()
+
+    def resume(self) -> None:
+        if self._head is not None:
+            return
+        try:
+            connect(self._config.run.address)
+            # Its nodes come back after it, in their own time.
+            wait_for_resources(self._config)
+        except (ClusterUnavailable, ResourcesMissing) as error:
+            ray.shutdown()
+            raise ClusterLost(str(error)) from error
+        self._head = head_address()
+
     def _start(self, worker: RayWorker) -> None:
+        self._check_head()
         start_worker(worker, self._config, self._places, living_nodes(), self._open_engine)
 
     def _start_those_due(self) -> None:
@@ -145,6 +191,7 @@ class RayWorkerPool:
 
     def scale(self, waiting: int) -> None:
         """Start or end embedders, within the bounds, for so many batches that wait."""
+        self._check_head()
         self._leave_draining_nodes()
         staying = [w for w in self._workers if w.role == "embedder" and not w.is_leaving]
         worked = sum(w.seconds_worked() for w in self._workers if w.role == "embedder")
@@ -222,6 +269,8 @@ class RayWorkerPool:
         self._waiting = left
 
     def wait(self, timeout: float) -> list[Done]:
+        if time.monotonic() - self._head_checked > HEAD_CHECK_SECONDS:
+            self._check_head()
         self._start_those_due()
         self._give_out()
         refs = [*self._calls, *(w.starting for w in self._workers if w.starting is not None)]

@@ -114,9 +114,11 @@ def run(
                 )
             )
             stack.callback(periodic.close)
+            waiting.note = periodic.note_outages
 
             def watch() -> None:
-                """From the state as it is, to the end or to an outage of the store or its disk."""
+                """From the state as it is, to the end or to an outage of store, disk or cluster."""
+                workers.resume()
                 recover(store, lease)
                 coordinator = Coordinator(
                     store,

@@ -53,6 +53,8 @@ class Waiting:
         self._outages, self._stop, self._listener = outages, stop, listener
         self._forever = forever
         self._kind: ErrorKind | None = None
+        self.note: Callable[[], None] = lambda: None
+        """Tells others what is away, where there is a way to tell them."""
 
     def until_done(self, action: Callable[[], T], *, forever: bool | None = None) -> T:
         """What the action returns; raises what is no outage, and the outage when asked to stop."""
@@ -77,6 +79,7 @@ class Waiting:
         self._kind = kind
         if self._outages.begin(error):
             self._say(f"{kind}.unavailable", f"waiting: {error}")
+            self.note()
 
     def is_over(self) -> None:
         """What was waited for answers again."""
@@ -85,6 +88,7 @@ class Waiting:
         seconds = self._outages.end(self._kind)
         if seconds is not None:
             self._say(f"{self._kind}.back", f"the {self._kind} answers again after {seconds:.0f} s")
+            self.note()
         self._kind = None
 
     def _say(self, kind: str, text: str) -> None:

@@ -69,6 +69,9 @@ class WorkerPool(Protocol):
     def forget(self) -> None:
         """Drop every task that is under way: nobody waits for what comes of it."""
 
+    def resume(self) -> None:
+        """Be ready to work again, where what the workers run on was lost; raises if it still is."""
+
     def close(self) -> None:
         """End all workers."""
 
@@ -135,6 +138,9 @@ class InlineWorkerPool:
 
     def forget(self) -> None:
         self._queue.clear()
+
+    def resume(self) -> None:
+        return
 
     def close(self) -> None:
         self._queue.clear()

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from actors.coordinator_lease import LEASE_TIME, NAME
+from actors.coordinator_lease import LEASE_TIME
 from actors.run_monitor import run
 from bench.standins import (
     Table,
@@ -41,6 +41,7 @@ from monitor.config import Config
 from monitor.novelty.detector import Detector
 from monitor.store import Store
 from monitor.store.database import DATABASE_FILE
+from monitor.store.shared_names import COORDINATOR_LEASE
 
 ROWS_PER_FILE = 5000
 #: New classes come after these shares of the feed.
@@ -84,7 +85,7 @@ class Gauge:
         self._batches += 1
         self._clock.now += STEP
         with self._store.transaction() as tx:
-            held = tx.leases.get(NAME)
+            held = tx.leases.get(COORDINATOR_LEASE)
             assert held is not None
             tx.leases.renew(held, LEASE_TIME)
         if self._batches * self._rows % self._window < self._rows:

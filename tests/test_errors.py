@@ -11,6 +11,7 @@ import pytest
 
 import actors
 import monitor
+from actors.ray_cluster import ClusterLost
 from monitor.backbones import errors as backbones
 from monitor.errors import (
     OUTAGES,
@@ -44,6 +45,7 @@ KINDS: dict[type[ConcladError], ErrorKind] = {
     backbones.EngineFailure: ErrorKind.BATCH,
     backbones.DeviceFull: ErrorKind.DEVICE,
     backbones.DeviceFailed: ErrorKind.WORKER,
+    ClusterLost: ErrorKind.CLUSTER,
 }
 
 

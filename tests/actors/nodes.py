@@ -19,8 +19,9 @@ TRIES = 4
 class Nodes:
     """A head that computes nothing by default, and nodes that come and go."""
 
-    def __init__(self, cluster: Any) -> None:
-        self._cluster = cluster
+    def __init__(self, make: Callable[..., Any], head: dict[str, Any]) -> None:
+        self._make, self._head = make, head
+        self._cluster = _patiently(lambda: make(initialize_head=True, head_node_args=head))
 
     @property
     def address(self) -> str:
@@ -43,6 +44,21 @@ class Nodes:
             )
         )
 
+    def lose_head(self) -> None:
+        """The head is gone at once, with everything that it knew; nodes that are left end too."""
+        self._cluster.head_node.kill_all_processes(check_alive=False, allow_graceful=False)
+
+    def start_head(self) -> None:
+        """Another head at the same address, as a pod or a service is started again."""
+        port = int(self.address.rpartition(":")[2])
+        head = {**self._head, "gcs_server_port": port}
+        for node in [*self._cluster.worker_nodes]:
+            self.remove(node)
+        self._cluster = _patiently(lambda: self._make(initialize_head=True, head_node_args=head))
+
+    def shutdown(self) -> None:
+        self._cluster.shutdown()
+
     def remove(self, node: Any) -> None:
         """Gone at once, as if its power had failed."""
         self._cluster.remove_node(node, allow_graceful=False)
@@ -64,9 +80,9 @@ def nodes(*, cpus: int = 2) -> Iterator[Nodes]:
         import actors.ray_cluster  # noqa: F401
 
         head = {"num_cpus": cpus, "object_store_memory": MEMORY, "include_dashboard": False}
-        cluster = _patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
+        cluster = Nodes(Cluster, head)
         try:
-            yield Nodes(cluster)
+            yield cluster
         finally:
             cluster.shutdown()
     finally:

@@ -29,6 +29,7 @@ from monitor.jobs.actor_placement import places
 from monitor.jobs.from_config import columns_of
 from monitor.pipeline.worker_tasks import EmbedBatch
 from monitor.store import Store
+from monitor.store.shared_names import OUTAGES
 from tests.actors.crashing import KILLED, at, drain
 from tests.actors.driving import PATIENCE, drive, driver, has_committed, terminate, until
 from tests.actors.engines import deadly, slow
@@ -356,6 +357,25 @@ def test_sigterm_finishes_what_is_in_flight(config: Config, undisturbed: dict[st
         # It did not simply go on to the end.
         assert tx.batches.count_pending() > 0
     assert drive(config) == 0
+    assert outcome(state) == undisturbed
+
+
+def test_the_head_may_be_gone_for_a_while(
+    config: Config, undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
+    """The monitor waits for it, in its own process, and goes on with new workers."""
+    state = state_of(config)
+    with nodes(cpus=2) as own:
+        there = changed(config, address=own.address)
+        with driver(there, engine=slow) as process:
+            until(state, has_committed(2), process)
+            own.lose_head()
+            until(state, lambda tx: "cluster" in tx.notes.get(*OUTAGES), process)
+            own.start_head()
+            process.join(PATIENCE)
+            assert process.exitcode == 0
+    with Store.open(state) as store, store.reading() as tx:
+        assert tx.notes.get(*OUTAGES) == {}
     assert outcome(state) == undisturbed
 
 
