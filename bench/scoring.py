@@ -17,8 +17,7 @@ import numpy as np
 from sklearn.decomposition import PCA
 
 from monitor.novelty.arrays import Floats
-from monitor.novelty.subspace import Subspace
-from monitor.novelty.subspace_bank import SubspaceBank
+from monitor.novelty.subspace import Subspace, SubspaceBank
 
 DIMENSION, BATCH = 1280, 256
 

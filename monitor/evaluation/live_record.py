@@ -18,7 +18,7 @@ from monitor.evaluation.live_plan import LivePlan
 from monitor.evaluation.live_pools import PoolByPool
 from monitor.novelty.class_separation import auroc
 from monitor.novelty.detector import Detector
-from monitor.novelty.settled_verdicts import NEW
+from monitor.novelty.settle_pool import NEW
 from monitor.novelty.trigger.decision import MONTH
 from monitor.novelty.trigger.pool_novelty import measure_novelty
 from monitor.novelty.trigger.settings import TriggerSettings

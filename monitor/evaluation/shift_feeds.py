@@ -11,8 +11,7 @@ from scipy.stats import betabinom
 
 from monitor.evaluation.shift_data import ShiftedFeatures
 from monitor.evaluation.shift_naive import naive_alarms
-from monitor.novelty.drift.explained_by_shift import SourceSplit
-from monitor.novelty.drift.pool_drift import PoolDrift, observe_pool
+from monitor.novelty.drift.pool_drift import PoolDrift, SourceSplit, observe_pool
 from monitor.novelty.drift.source_drift import DriftSettings
 from monitor.novelty.inner_loop import drive, inner_loop
 from monitor.novelty.trigger.decision import Evidence, TriggerState

@@ -75,7 +75,7 @@ def embed(
     """
     with open_engine_of(config) as engine:
         fingerprint = engine.fingerprint
-        folder = JobFolder.open(out, "features", {"fingerprint": fingerprint.to_dict()})
+        folder = JobFolder.open(out, "features", {"fingerprint": asdict(fingerprint)})
         plan, pieces = planned_pieces(config, files, folder, engine, progress)
         skipped = plan.rows - sum(part.rows for part in plan.open)
         writer = _Writer(folder, fingerprint.dimension)

@@ -16,7 +16,7 @@ import numpy as np
 from monitor.novelty.arrays import Bools, Floats, Ints
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.robust.settings import RobustSettings
-from monitor.novelty.settled_verdicts import SettledVerdicts
+from monitor.novelty.settle_pool import SettledVerdicts
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ from scipy.stats import spearmanr
 
 from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.detector import as_labels
-from monitor.novelty.subspace import Subspace
-from monitor.novelty.subspace_bank import SubspaceBank
+from monitor.novelty.subspace import Subspace, SubspaceBank
 
 _FOLDS = 3
 """Two thirds of the images fit, one third is judged."""

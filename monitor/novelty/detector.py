@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from monitor.novelty.arrays import Bools, Floats, Ints, as_features
+from monitor.novelty.arrays import Bools, Floats, Ints
 from monitor.novelty.errors import (
     ClassTooSmall,
     DuplicateClass,
@@ -19,12 +18,16 @@ from monitor.novelty.errors import (
     UnknownClass,
 )
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.novelty.references import JudgedReferences, References
 from monitor.novelty.robust.settings import RobustSettings
 from monitor.novelty.robust.verdict_score import ModeMeans, Opinions
 from monitor.novelty.settings import MethodSettings
-from monitor.novelty.subspace import Subspace
-from monitor.novelty.subspace_bank import SubspaceBank
+from monitor.novelty.subspace import (
+    JudgedReferences,
+    References,
+    Subspace,
+    SubspaceBank,
+    as_features,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -300,6 +303,10 @@ class Detector:
         """Of the features."""
         return self.fingerprint.dimension
 
+    def checked(self, features: ArrayLike, what: str = "features") -> Floats:
+        """A finite matrix of the detector's width, or an error that names the offending row."""
+        return as_features(features, dimension=self.dimension, what=what)
+
     def fre(self, features: ArrayLike) -> Floats:
         """Error of every row against every class, in the units of the settings."""
         errors = self._squared_fre(features)
@@ -323,7 +330,7 @@ class Detector:
         ``ease`` multiplies the score of each row, where known samples are expected to look more
         unusual than they did: see :mod:`monitor.novelty.drift.shift_correction`.
         """
-        x = as_features(features, dimension=self.dimension)
+        x = self.checked(features)
         errors = self._squared_fre(x)
         settings = self.settings
         if self.opinions is None or not isinstance(settings, RobustSettings):
@@ -410,19 +417,6 @@ class Detector:
         """The same class under another name."""
         target = self.find(id)
         return self._of([replace(c, name=name) if c.id == target.id else c for c in self.classes])
-
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """See :mod:`monitor.novelty.detector_state`."""
-        from monitor.novelty.detector_state import to_state
-
-        return to_state(self)
-
-    @classmethod
-    def from_state(cls, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> Detector:
-        """See :mod:`monitor.novelty.detector_state`."""
-        from monitor.novelty.detector_state import from_state
-
-        return from_state(arrays, meta)
 
     def _of(self, classes: Sequence[KnownClass]) -> Detector:
         return Detector.of(classes, fingerprint=self.fingerprint, settings=self.settings)

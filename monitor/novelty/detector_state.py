@@ -48,7 +48,7 @@ def to_state(detector: Detector) -> tuple[dict[str, np.ndarray], dict[str, Any]]
         "classes": classes,
         "calibration": asdict(detector.calibration),
         "fre_calibration": asdict(detector.fre_calibration),
-        "fingerprint": detector.fingerprint.to_dict(),
+        "fingerprint": asdict(detector.fingerprint),
         "settings": settings_to_dict(detector.settings),
     }
 
@@ -56,7 +56,7 @@ def to_state(detector: Detector) -> tuple[dict[str, np.ndarray], dict[str, Any]]
 def from_state(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> Detector:
     """The detector that :func:`to_state` described, bit for bit."""
     try:
-        fingerprint = Fingerprint.from_dict(meta["fingerprint"])
+        fingerprint = Fingerprint(**meta["fingerprint"])
         classes = tuple(_known_class(arrays, entry) for entry in meta["classes"])
         detector = Detector(
             classes=classes,
@@ -68,7 +68,7 @@ def from_state(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> Det
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidDetector(f"the stored detector is incomplete: {error!r}") from None
     for known in classes:
-        widths = {known.references.shape[1:], *((m.dimension,) for m in known.modes)}
+        widths = {known.references.shape[1:], *(m.mean.shape for m in known.modes)}
         widths |= {m.basis.shape[1:] for m in known.modes}
         if widths != {(fingerprint.dimension,)} or not known.modes:
             raise InvalidDetector(

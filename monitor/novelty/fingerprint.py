@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +16,7 @@ class Fingerprint:
     between T_inner and many known samples.
 
     >>> f = Fingerprint("embedded", "00" * 32, "{}", 1280, "float32")
-    >>> f == Fingerprint.from_dict(f.to_dict())
+    >>> f == Fingerprint(**asdict(f))
     True
     >>> len(f.digest())
     64
@@ -32,17 +30,8 @@ class Fingerprint:
 
     def digest(self) -> str:
         """A stable name for this combination, usable as a cache key."""
-        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Fingerprint:
-        """What :meth:`to_dict` gave."""
-        return cls(**data)
 
     @classmethod
     def of_features(cls, dimension: int) -> Fingerprint:
@@ -57,7 +46,7 @@ class Fingerprint:
 
     def difference(self, other: Fingerprint) -> str:
         """The fields in which the two differ, as a person would say it; empty when equal."""
-        mine, theirs = self.to_dict(), other.to_dict()
+        mine, theirs = asdict(self), asdict(other)
         return ", ".join(
             f"{key} {mine[key]!r} against {theirs[key]!r}"
             for key in mine

@@ -19,13 +19,11 @@ from typing import Literal
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats, Ints, as_features
+from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.errors import InvalidBudget
-from monitor.novelty.labeller import Labeller, PseudoLabel
+from monitor.novelty.labeller import Labeller, PoolAnswers, PoolScore, PseudoLabel
 from monitor.novelty.paper.settings import PaperSettings
-from monitor.novelty.pool_answers import PoolAnswers
-from monitor.novelty.pool_score import PoolScore
 from monitor.novelty.robust.settings import RobustSettings
 
 Outcome = Literal["quiet", "nothing new", "discovered"]
@@ -131,7 +129,7 @@ def inner_loop(
     >>> [(d.name, update.labels <= 6) for d in update.discoveries]
     [('ship', True)]
     """
-    features = as_features(pool, dimension=detector.dimension, what="pool")
+    features = detector.checked(pool, "pool")
     if budget < 1:
         raise InvalidBudget(f"a budget of {budget} labels asks nothing; give at least 1")
     if budget > len(features):
@@ -185,7 +183,7 @@ def spread(
     >>> found.name, found.human, len(found.pseudo) > 20
     ('ship', (50, 60), True)
     """
-    features = as_features(pool, dimension=detector.dimension, what="pool")
+    features = detector.checked(pool, "pool")
     answers = PoolAnswers.none(detector).plus(given, list(given.values()))
     conclusion = _labeller(detector, features, seed).conclude(answers)
     return tuple(

@@ -11,8 +11,7 @@ from scipy.stats import betabinom
 from monitor.images.image_stats import STATS
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Calibration
-from monitor.novelty.drift.explained_by_shift import SourceSplit, rows_by_source
-from monitor.novelty.drift.pool_drift import observe_pool
+from monitor.novelty.drift.pool_drift import SourceSplit, observe_pool, rows_by_source
 from monitor.novelty.drift.shift_correction import ShiftCorrection, correction_of
 from monitor.novelty.drift.source_drift import DriftSettings, DriftVerdict, Sketch
 from monitor.novelty.drift.source_state import packed, unpacked

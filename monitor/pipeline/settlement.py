@@ -1,7 +1,7 @@
 """The end of a pool: a settled verdict for each of its images, and what its classes learn from it.
 
 The answers of the pool decide together with its images; see
-:mod:`monitor.novelty.settled_verdicts`. What the pool teaches the classes that are known already
+:mod:`monitor.novelty.settle_pool`. What the pool teaches the classes that are known already
 becomes a detector version of its own, through the same gate as discoveries.
 """
 
@@ -19,7 +19,7 @@ from monitor.config.schema import GateSection
 from monitor.novelty.arrays import Floats
 from monitor.novelty.class_growth import GrownClass, grow_classes
 from monitor.novelty.detector import Detector
-from monitor.novelty.settled_verdicts import SettledVerdicts, settle_pool
+from monitor.novelty.settle_pool import SettledVerdicts, settle_pool
 from monitor.pipeline.pool_samples import PoolSamples
 from monitor.pipeline.publish_gate import GateReport, compare_versions, objection
 from monitor.store import (

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from monitor.novelty.detector import Detector
+from monitor.novelty.detector_state import from_state, to_state
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.store.atomic_files import Folder
 from monitor.store.errors import (
@@ -115,7 +116,7 @@ def load_snapshot(
     ``sha256`` is the manifest's hash as the store recorded it; ``fingerprint`` is that of the
     features the detector is going to see.
     """
-    return Detector.from_state(*_checked(folder, name, fingerprint, sha256))
+    return from_state(*_checked(folder, name, fingerprint, sha256))
 
 
 def read_meta(folder: Folder, name: str, *, sha256: str | None = None) -> dict[str, Any]:
@@ -126,7 +127,7 @@ def read_meta(folder: Folder, name: str, *, sha256: str | None = None) -> dict[s
 
 def read_fingerprint(folder: Folder, name: str, *, sha256: str | None = None) -> Fingerprint:
     """What made the features that a snapshot understands, without reading any array."""
-    return Fingerprint.from_dict(_sealed(folder, name, sha256)["fingerprint"])
+    return Fingerprint(**_sealed(folder, name, sha256)["fingerprint"])
 
 
 def verify_snapshot(folder: Folder, name: str, sha256: str | None = None) -> None:
@@ -136,7 +137,7 @@ def verify_snapshot(folder: Folder, name: str, sha256: str | None = None) -> Non
 
 def save_detector(detector: Detector, path: str | Path) -> None:
     """Write a detector as one safetensors file, replacing the file in one step."""
-    arrays, meta = detector.to_state()
+    arrays, meta = to_state(detector)
     parts = {name: _part(_bytes_of(array)) for name, array in arrays.items()}
     header = {FORMAT: _manifest_bytes(detector, meta, parts).decode()}
     target = Path(path)
@@ -165,14 +166,14 @@ def load_detector(path: str | Path, *, fingerprint: Fingerprint | None = None) -
         raise SnapshotTampered(f"{where}: does not hold the arrays that its manifest names")
     for name, array in arrays.items():
         _check_part(_bytes_of(array), manifest["parts"][name], f"{where} ({name})")
-    return Detector.from_state(arrays, manifest["meta"])
+    return from_state(arrays, manifest["meta"])
 
 
 # -- writing ---------------------------------------------------------------------------------
 
 
 def _parts(detector: Detector) -> tuple[bytes, bytes]:
-    arrays, meta = detector.to_state()
+    arrays, meta = to_state(detector)
     data = save(_contiguous(arrays))
     return data, _manifest_bytes(detector, meta, {ARRAYS: _part(data)})
 
@@ -183,7 +184,7 @@ def _manifest_bytes(
     body = {
         "format": FORMAT,
         "schema": SCHEMA,
-        "fingerprint": detector.fingerprint.to_dict(),
+        "fingerprint": asdict(detector.fingerprint),
         "meta": meta,
         "parts": parts,
     }
@@ -278,7 +279,7 @@ def _manifest(text: bytes, where: str) -> dict[str, Any]:
 def _check_backbone(manifest: Mapping[str, Any], expected: Fingerprint | None, where: str) -> None:
     if expected is None:
         return
-    found = Fingerprint.from_dict(manifest["fingerprint"])
+    found = Fingerprint(**manifest["fingerprint"])
     if found != expected:
         raise BackboneMismatch(
             f"{where}: was fitted on features of another backbone "

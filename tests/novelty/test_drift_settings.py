@@ -13,7 +13,7 @@ import pytest
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.adaptation import adapt, adapted
-from monitor.novelty.drift.explained_by_shift import split_by_shift
+from monitor.novelty.drift.pool_drift import split_by_shift
 from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.shift_correction import correction_of
 from monitor.novelty.drift.sketch import Sketch

@@ -15,9 +15,9 @@ from monitor.novelty.inner_loop import QuestionsToAsk, Update, drive, inner_loop
 from monitor.novelty.paper.settings import PaperSettings
 from monitor.novelty.pool_graph import PoolSpace
 from monitor.novelty.presets import preset_settings
-from monitor.novelty.robust.final_score import SecondOpinion, Standardisation
+from monitor.novelty.robust.class_posterior import SecondOpinion, Standardisation
+from monitor.novelty.robust.pool_belief import shifted_answers
 from monitor.novelty.robust.settings import RobustSettings
-from monitor.novelty.robust.shift_from_answers import shifted_answers
 from tests.novelty.worlds import BackboneWorld, World, name
 
 KNOWN = 3

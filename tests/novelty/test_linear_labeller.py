@@ -9,6 +9,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from monitor.novelty.detector import Calibration, Detector
+from monitor.novelty.labeller import PoolAnswers
 from monitor.novelty.paper.linear_labeller import (
     LinearLabeller,
     LinearLayer,
@@ -16,7 +17,6 @@ from monitor.novelty.paper.linear_labeller import (
     iteration_plan,
 )
 from monitor.novelty.paper.settings import PaperSettings
-from monitor.novelty.pool_answers import PoolAnswers
 from monitor.novelty.subspace import Subspace
 from tests.novelty.worlds import World, name
 

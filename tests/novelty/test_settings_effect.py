@@ -92,7 +92,7 @@ ROBUST: dict[str, Any] = BOTH | {
     "share_floor": 0.1,
     "sure_member": 0.999,
 }
-# test_settled_verdicts.py and test_class_growth.py: nothing of them shows before a pool is over.
+# test_settle_pool.py and test_class_growth.py: nothing of them shows before a pool is over.
 AFTERWARDS = (
     "decided",
     "rare",
@@ -196,7 +196,7 @@ def test_every_number_of_robust(number: str) -> None:
     if number in AFTERWARDS:
         return
     if number in ("shift_few", "quiet_shifted"):
-        return  # test_shift_from_answers.py: they take a pool of their own
+        return  # test_pool_belief_shift.py: they take a pool of their own
     change = False if number == "squared" else ROBUST[number]
 
     before = RobustSettings(mind_shift=number not in UNMOVED)

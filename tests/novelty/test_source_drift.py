@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.drift import alarm
-from monitor.novelty.drift.explained_by_shift import split_by_shift
-from monitor.novelty.drift.pool_drift import observe_pool
+from monitor.novelty.drift.pool_drift import observe_pool, split_by_shift
 from monitor.novelty.drift.sketch import Displacement, coherence
 from monitor.novelty.drift.source_drift import (
     DriftSettings,

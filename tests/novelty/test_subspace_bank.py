@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.novelty.errors import ClassTooSmall, DimensionMismatch
-from monitor.novelty.subspace import Subspace
-from monitor.novelty.subspace_bank import SubspaceBank
+from monitor.novelty.subspace import Subspace, SubspaceBank
 
 
 def classes(count: int, d: int, seed: int = 0, spread: float = 3.0) -> list[Subspace]:

@@ -12,12 +12,13 @@ from sklearn.metrics import roc_auc_score
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Calibration, Detector
+from monitor.novelty.detector_state import from_state, to_state
 from monitor.novelty.errors import InvalidDetector, InvalidSettings
 from monitor.novelty.paper.settings import PaperSettings
-from monitor.novelty.references import References
 from monitor.novelty.robust.settings import RobustSettings
 from monitor.novelty.robust.verdict_score import ModeMeans, Opinions, Whitening
 from monitor.novelty.settings import MethodSettings
+from monitor.novelty.subspace import References
 from tests.novelty.worlds import BackboneWorld, World, name
 
 KNOWN = 4
@@ -169,8 +170,8 @@ def test_references_are_judged_without_their_own_help(detector: Detector) -> Non
 def test_a_detector_of_any_settings_goes_through_its_state(chosen: MethodSettings) -> None:
     world = World(seed=3)
     detector = world.detector(settings=chosen.replace(graph={"neighbours": 7}))
-    arrays, meta = detector.to_state()
-    again = Detector.from_state(arrays, meta)
+    arrays, meta = to_state(detector)
+    again = from_state(arrays, meta)
     assert again.settings == detector.settings
     assert again.settings.graph.neighbours == 7
     probe = world.draw(4, 30)
@@ -179,10 +180,10 @@ def test_a_detector_of_any_settings_goes_through_its_state(chosen: MethodSetting
 
 
 def test_a_state_with_settings_that_do_not_exist_is_refused() -> None:
-    arrays, meta = World().detector().to_state()
+    arrays, meta = to_state(World().detector())
     for stored in ({"preset": "robust", "old_number": 100}, {"preset": "other"}, {}):
         with pytest.raises((InvalidDetector, InvalidSettings), match=r"old_number|other|preset"):
-            Detector.from_state(arrays, {**meta, "settings": stored})
+            from_state(arrays, {**meta, "settings": stored})
 
 
 @given(

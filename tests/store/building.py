@@ -12,6 +12,7 @@ import pyarrow as pa
 from sqlalchemy import select
 
 from monitor.novelty.detector import Detector
+from monitor.novelty.detector_state import to_state
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.store import CommittedBatch, ScoredBatch, Store, commit_batches, commit_settled
 from monitor.store.atomic_files import is_temporary
@@ -192,7 +193,7 @@ def small_detector(seed: int = 0, fingerprint: Fingerprint = FINGERPRINT) -> Det
 
 def assert_identical(one: Detector, other: Detector) -> None:
     """Not close but the same, to the last bit, and of the same types."""
-    (arrays, meta), (others, other_meta) = one.to_state(), other.to_state()
+    (arrays, meta), (others, other_meta) = to_state(one), to_state(other)
     assert meta == other_meta
     assert {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()} == {
         name: (a.dtype, a.shape, a.tobytes()) for name, a in others.items()

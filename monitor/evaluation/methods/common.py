@@ -9,8 +9,7 @@ import numpy as np
 
 from monitor.evaluation.methods.base import FloatArray, ScoreArray
 from monitor.evaluation.protocol import IntArray
-from monitor.novelty.subspace import Subspace
-from monitor.novelty.subspace_bank import SubspaceBank
+from monitor.novelty.subspace import Subspace, SubspaceBank
 
 # The share of known samples kept from fitting to place T_inner (the paper's "0.1%" read as
 # 10 percent, as in incDFM's configuration); the same for every baseline.

@@ -25,7 +25,7 @@ _CONCLAD = "monitor.evaluation.methods.conclad"
 _BASELINE = (
     "monitor.evaluation.methods.common",
     "monitor.novelty.subspace",
-    "monitor.novelty.subspace_bank",
+    "monitor.novelty.subspace",
 )
 _HEAD = ("monitor.evaluation.methods.common", "monitor.evaluation.methods.head")
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats, Ints, as_features
+from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.detector import Detector, KnownClass, held_out
-from monitor.novelty.drift.explained_by_shift import wider
+from monitor.novelty.drift.pool_drift import wider
 from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.pool_graph import PoolGraph, PoolSpace
@@ -70,7 +70,7 @@ def adapt(
     [True, False]
     """
     detector, settings = sketch.detector, sketch.settings
-    pool = as_features(features, dimension=detector.dimension, what="shifted samples")
+    pool = detector.checked(features, "shifted samples")
     shift = sketch.shift(pool)
     nearest, believed = _taken_back(sketch, pool - shift, alone=not new)
     if known and np.mean([nearest[row] == c for row, c in known.items()]) < settings.agreement:

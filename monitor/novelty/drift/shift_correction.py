@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from monitor.novelty.arrays import Bools, Floats, as_features
+from monitor.novelty.arrays import Bools, Floats
 from monitor.novelty.detector import Calibration, Detector, Scores
 from monitor.novelty.drift.sketch import Sketch
 
@@ -105,7 +105,7 @@ def score_corrected(
     rows = [row for row, correction in enumerate(corrections) if correction is not None]
     if not rows:
         return detector.score(features), corrected
-    x = as_features(features, dimension=detector.dimension)
+    x = detector.checked(features)
     used = [corrections[row] for row in rows]
     moved = x[rows] - np.stack([one.shift for one in used if one is not None])
     nearest = detector.score(moved).nearest

@@ -17,8 +17,7 @@ import numpy as np
 from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
-from monitor.novelty.references import References
-from monitor.novelty.subspace import principal
+from monitor.novelty.subspace import References, principal
 
 # The origin of classes that a detector was fitted on.
 _FOUNDING = "fit"

@@ -9,7 +9,7 @@ keeps it decides where. One call for each source and closed pool::
 
 A verdict says whether the known classes look different from what is normal for this source, how
 strongly, since when, and what changed in words. It says nothing about new classes: for a pool
-that may hold both, see :mod:`monitor.novelty.drift.explained_by_shift`.
+that may hold both, see :mod:`monitor.novelty.drift.pool_drift`.
 """
 
 from __future__ import annotations

@@ -14,13 +14,17 @@ import torch
 
 from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.detector import Calibration, Detector
-from monitor.novelty.labeller import LoopResult, PseudoLabel, Step
+from monitor.novelty.labeller import (
+    KnownOnly,
+    LoopResult,
+    PoolAnswers,
+    PseudoLabel,
+    Step,
+    log_ratio,
+)
 from monitor.novelty.paper.adam import Adam
 from monitor.novelty.paper.settings import PaperSettings
-from monitor.novelty.pool_answers import PoolAnswers
-from monitor.novelty.pool_score import KnownOnly, log_ratio
-from monitor.novelty.subspace import Subspace
-from monitor.novelty.subspace_bank import SubspaceBank
+from monitor.novelty.subspace import Subspace, SubspaceBank
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,14 +9,24 @@ from scipy.stats import betabinom
 
 from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.detector import Detector
-from monitor.novelty.labeller import AT_THE_END, LoopResult, PseudoLabel, Step
-from monitor.novelty.pool_answers import PoolAnswers
-from monitor.novelty.pool_score import KnownOnly
-from monitor.novelty.robust.class_posterior import ClassPosterior, pool_lessons, posterior
-from monitor.novelty.robust.confirmation import confirmed_names, to_confirm
-from monitor.novelty.robust.final_score import PoolLessons, TwoOpinions
-from monitor.novelty.robust.pool_belief import PoolBelief, believed, unanswered
-from monitor.novelty.robust.pool_views import PlacedPool
+from monitor.novelty.labeller import (
+    AT_THE_END,
+    KnownOnly,
+    LoopResult,
+    PoolAnswers,
+    PseudoLabel,
+    Step,
+)
+from monitor.novelty.robust.class_posterior import (
+    ClassPosterior,
+    PoolLessons,
+    TwoOpinions,
+    confirmed_names,
+    pool_lessons,
+    posterior,
+    to_confirm,
+)
+from monitor.novelty.robust.pool_belief import PlacedPool, PoolBelief, believed, unanswered
 from monitor.novelty.robust.settings import RobustSettings
 
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from monitor.novelty.arrays import Floats, Ints
-from monitor.novelty.references import References
 from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.subspace import References
 
 # Keeps the exponential finite.
 _MOST = 60.0

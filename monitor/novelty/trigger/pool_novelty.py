@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.utils.extmath import randomized_svd
 
-from monitor.novelty.arrays import Bools, Floats, Ints, as_features
+from monitor.novelty.arrays import Bools, Floats, Ints
 from monitor.novelty.detector import Detector
 from monitor.novelty.pool_graph import PoolGraph
-from monitor.novelty.references import JudgedReferences
+from monitor.novelty.subspace import JudgedReferences
 from monitor.novelty.trigger.settings import PoolNoveltySettings
 
 # Keeps logarithms and quotients finite.
@@ -71,7 +71,7 @@ def measure_novelty(
     >>> measure_novelty(detector, pool).strength[EVERYWHERE] > 3
     True
     """
-    features = as_features(pool, dimension=detector.dimension, what="pool")
+    features = detector.checked(pool, "pool")
     settings, rng = detector.settings.pool, np.random.default_rng(seed)
     scored = detector.score(features)
     beside = _beside(detector, scored.nearest, rng)

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
-from monitor.novelty.settled_verdicts import settle_pool
+from monitor.novelty.settle_pool import settle_pool
 
 DIMENSION = 16
 CENTRES = np.random.default_rng(5).normal(0, 5, size=(6, DIMENSION))

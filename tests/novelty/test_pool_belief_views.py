@@ -10,11 +10,15 @@ from sklearn.metrics import roc_auc_score
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
-from monitor.novelty.labeller import AT_THE_END
-from monitor.novelty.pool_answers import PoolAnswers
+from monitor.novelty.labeller import AT_THE_END, PoolAnswers
 from monitor.novelty.robust.graph_labeller import GraphLabeller, question_parts
-from monitor.novelty.robust.pool_belief import PoolBelief, believed, unanswered
-from monitor.novelty.robust.pool_views import PlacedPool, pool_views
+from monitor.novelty.robust.pool_belief import (
+    PlacedPool,
+    PoolBelief,
+    believed,
+    pool_views,
+    unanswered,
+)
 from monitor.novelty.robust.settings import VIEWS, RobustSettings
 from tests.novelty.worlds import BackboneWorld, name
 

@@ -12,11 +12,11 @@ from typing import Literal
 
 import numpy as np
 
-from monitor.novelty.arrays import Bools, Floats, Ints, as_features
+from monitor.novelty.arrays import Bools, Floats, Ints
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.shift_correction import correction_of, score_corrected
 from monitor.novelty.drift.sketch import Sketch
-from monitor.novelty.pool_answers import PoolAnswers
+from monitor.novelty.labeller import PoolAnswers
 from monitor.novelty.robust.class_posterior import ClassPosterior, pool_posterior
 from monitor.novelty.robust.settings import RobustSettings
 from monitor.novelty.trigger.pool_novelty import measure_novelty
@@ -81,7 +81,7 @@ def settle_pool(
     >>> len(settled.rows("new")) >= 39, settled.classes[50], settled.by[50]
     (True, 'ship', 'spread')
     """
-    features = as_features(pool, dimension=detector.dimension, what="pool")
+    features = detector.checked(pool, "pool")
     given = PoolAnswers.none(detector).plus(list(answers), list(answers.values()))
     found = pool_posterior(detector, features, given)
     names = np.asarray(sources if len(sources) else [""] * len(features), dtype=np.str_)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.novelty.arrays import as_features
 from monitor.novelty.detector import Detector
 from monitor.novelty.errors import DimensionMismatch, InvalidAnswer, InvalidFeatures
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.novelty.pool_answers import PoolAnswers
+from monitor.novelty.labeller import PoolAnswers
 from monitor.novelty.provisional_classes import provisional_clusters
-from monitor.novelty.references import References
 from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.subspace import References, as_features
 from tests.novelty.worlds import World, name
 
 
@@ -135,7 +134,7 @@ def test_every_part_of_a_fingerprint_tells_features_apart(change: dict[str, obje
 
 
 def test_a_fingerprint_goes_through_json() -> None:
-    assert Fingerprint.from_dict(FINGERPRINT.to_dict()) == FINGERPRINT
+    assert Fingerprint(**asdict(FINGERPRINT)) == FINGERPRINT
     assert Fingerprint.of_features(7).dimension == 7
 
 

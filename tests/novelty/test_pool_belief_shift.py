@@ -10,15 +10,16 @@ import pytest
 from monitor.novelty.arrays import Floats
 from monitor.novelty.class_separation import auroc
 from monitor.novelty.detector import Detector
+from monitor.novelty.detector_state import from_state, to_state
 from monitor.novelty.drift.adaptation import adapt, adapted
 from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.inner_loop import drive, inner_loop
-from monitor.novelty.pool_answers import PoolAnswers
+from monitor.novelty.labeller import PoolAnswers
 from monitor.novelty.pool_graph import PoolSpace
 from monitor.novelty.robust.graph_labeller import GraphLabeller
+from monitor.novelty.robust.pool_belief import shifted_answers, with_shifted_classes
 from monitor.novelty.robust.settings import RobustSettings
-from monitor.novelty.robust.shift_from_answers import shifted_answers, with_shifted_classes
 from tests.novelty.worlds import World, name
 
 KNOWN, NEW = 4, 5
@@ -144,7 +145,7 @@ def test_how_far_a_class_has_moved_is_kept_with_it_and_a_merge_is_no_move(
     learnt = adapt(sketch(detector, 5.0), pool, {}).detector
     shares = adapted(learnt)
     assert set(shares) == {known.id for known in learnt.classes}
-    assert adapted(Detector.from_state(*learnt.to_state())) == pytest.approx(shares)
+    assert adapted(from_state(*to_state(learnt))) == pytest.approx(shares)
     merged = detector.merged("c1", ["c2"])
     assert adapted(merged) == {}
     for step in range(1, 6):
