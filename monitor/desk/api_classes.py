@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from monitor.desk import wire_models as models
 from monitor.desk.checked_request import Ask
+from monitor.desk.novel_images import image_key
 from monitor.people import version_history as versions
 from monitor.people.answer_questions import find_class
 from monitor.people.class_catalog import list_classes
@@ -15,7 +16,7 @@ from monitor.people.pseudo_labels import assigned_to, mark_wrong
 from monitor.people.undo_change import impact_of, undo_change
 from monitor.store.exemplars import exemplars_of
 
-SAMPLES = 200
+SAMPLES = 400
 """Samples of a class in one answer, the least certain first: nobody looks at more."""
 
 
@@ -42,7 +43,7 @@ def samples(ask: Ask) -> models.SamplesOut:
             if tx.classes.resolve(member.id).id == class_id
             for one in exemplars_of(tx, member.id)
         }
-    found = assigned_to(ask.store, class_id)[:SAMPLES]
+    found = assigned_to(ask.store, class_id)
     return models.SamplesOut(
         samples=[
             models.SampleOut(
@@ -53,9 +54,11 @@ def samples(ask: Ask) -> models.SamplesOut:
                 confidence=one.confidence,
                 version=one.version,
                 thumbnail=shown.get(one.key),
+                picture=image_key(*one.key),
             )
-            for one in found
-        ]
+            for one in found[:SAMPLES]
+        ],
+        total=len(found),
     )
 
 

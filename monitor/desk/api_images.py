@@ -11,6 +11,7 @@ from monitor.desk.novel_images import (
     NovelImage,
     Wanted,
     classes_by_key,
+    discovered_place,
     novel_images,
     read_aside,
 )
@@ -96,7 +97,7 @@ def _place(ask: Ask, id: str) -> tuple[str, int]:
     found = novel_images(ask.store)
     if id in found:
         return found.place_of(id)
-    place = ask.maps.place_of(id)
+    place = ask.maps.place_of(id) or discovered_place(ask.store, id)
     if place is None:
         raise NotFound(f"image {id}: is none that the desk shows")
     return place

@@ -25,8 +25,6 @@ class HistoryEntry:
     text: str
     tone: str
     """good, plain, warn or bad: the colour of its dot."""
-    version: str = ""
-    """The number of the detector version that came into use with it."""
 
 
 def read_timeline(store: Store) -> list[HistoryEntry]:
@@ -52,9 +50,7 @@ def _entry(event: Event, names: Mapping[str, str]) -> HistoryEntry:
     except (KeyError, TypeError, ValueError):
         # Written by an older or a newer conclad: what happened is still worth showing.
         text = event.kind.replace(".", " ")
-    in_use = event.kind in ("detector.updated", "detector.rolled_back")
-    version = str(event.payload.get("version", "")) if in_use else ""
-    return HistoryEntry(event.at, event.kind, event.source, text, tone, version)
+    return HistoryEntry(event.at, event.kind, event.source, text, tone)
 
 
 def _named(payload: Mapping[str, Any]) -> str:
@@ -87,6 +83,20 @@ def _probed(payload: Mapping[str, Any]) -> str:
     )
 
 
+def _quiet(payload: Mapping[str, Any]) -> str:
+    asked = f" after {payload['asked']} questions" if payload.get("asked") else ""
+    return f"Pool {payload['pool']}: nothing new{asked}"
+
+
+def _settled(payload: Mapping[str, Any]) -> str:
+    counts = payload["verdicts"]
+    words = {"new": "new", "known": "known", "shifted": "known but look different"}
+    told = [f"{counts[kind]:,} {word}" for kind, word in words.items() if counts.get(kind)]
+    if counts.get("undecided"):
+        told.append(f"{counts['undecided']:,} undecided")
+    return f"Pool {payload['pool']} is finished: of {_images(payload['images'])}, {', '.join(told)}"
+
+
 _VIA: Mapping[str, str] = {"token": "token", "proxy": "the proxy", "oidc": "OpenID Connect"}
 
 _Sentence = Callable[[Mapping[str, Any]], str]
@@ -95,9 +105,19 @@ _SENTENCES: dict[str, tuple[str, _Sentence]] = {
     "class.discovered": (
         "good",
         lambda p: (
-            f"Discovered {_named(p)}: {_images(p['human'])} named by people, {p['pseudo']} that "
-            "follow them"
+            f"Discovered {_named(p)}: {_images(p['human'])} by people, {p['pseudo']:,} by itself"
         ),
+    ),
+    "class.grown": (
+        "good",
+        lambda p: (
+            f"{_named(p)} learnt more images of pool {p['pool']}: {p['human']:,} by people, "
+            f"{p['pseudo']:,} by itself"
+        ),
+    ),
+    "class.confirmed": (
+        "good",
+        lambda p: f"{_named(p)} is confirmed by the answers about pool {p['pool']}",
     ),
     "class.renamed": ("plain", lambda p: f"{p['from']} is now called {p['to']} ({p['who']})"),
     "class.merged": (
@@ -137,15 +157,16 @@ _SENTENCES: dict[str, tuple[str, _Sentence]] = {
     ),
     "questions.opened": (
         "plain",
-        lambda p: f"Asked {p['count']} questions about pool {p['pool']}, round {p['round'] + 1}",
+        lambda p: f"Pool {p['pool']}: {_questions(p['count'])} asked",
     ),
     "questions.closed": (
         "plain",
-        lambda p: f"Round {p['round'] + 1} of pool {p['pool']} has ended",
+        lambda p: f"Pool {p['pool']}: {_questions(p['answered'])} answered{_left_open(p)}",
     ),
     "pool.triggered": ("warn", _triggered),
     "pool.probed": ("plain", _probed),
-    "pool.quiet": ("plain", lambda p: f"Pool {p['pool']} was quiet"),
+    "pool.quiet": ("plain", _quiet),
+    "pool.settled": ("plain", _settled),
     "pool.unresolved": ("warn", lambda p: f"Pool {p['pool']} stays unresolved{_because(p)}"),
     "detector.adapted": (
         "plain",
@@ -155,9 +176,23 @@ _SENTENCES: dict[str, tuple[str, _Sentence]] = {
     "drift.corrected": ("plain", lambda p: "Images are judged with the shift taken back"),
     "drift.ended": ("plain", lambda p: f"The drift is over{_words(p)}"),
     "file.quarantined": ("bad", lambda p: f"A file was set aside{_because(p)}"),
+    "file.replaced": ("warn", lambda p: f"{p['file']} was replaced by another file"),
+    "file.returned": ("plain", lambda p: f"{p['file']} is back, and read again"),
+    "image.changed": (
+        "warn",
+        lambda p: f"{p['file']}, row {p['row']}, is another image than the one that was judged",
+    ),
+    "quarantine.retried": (
+        "plain",
+        lambda p: f"{p['files']} files that were set aside are tried again ({p['who']})",
+    ),
+    "quarantine.dropped": (
+        "plain",
+        lambda p: f"{p['files']} files that were set aside are given up ({p['who']})",
+    ),
     "file.changed": ("bad", lambda p: "A file changed after it had been read"),
     "batch.quarantined": ("bad", lambda p: f"A batch was given up{_because(p)}"),
-    "budget.exhausted": ("warn", lambda p: "The label budget is spent"),
+    "budget.exhausted": ("warn", lambda p: "This week's questions are used up"),
     "monitor.started": ("plain", lambda p: "The monitor started"),
     "monitor.stopped": ("plain", lambda p: "The monitor stopped"),
     "actor.restarted": ("warn", lambda p: "A worker was started again"),
@@ -182,8 +217,16 @@ def _by(payload: Mapping[str, Any]) -> str:
     return f", says {payload['by']}" if payload.get("by") else ""
 
 
+def _questions(count: int) -> str:
+    return "1 question" if count == 1 else f"{count:,} questions"
+
+
+def _left_open(payload: Mapping[str, Any]) -> str:
+    return f", {payload['unanswered']:,} left open" if payload.get("unanswered") else ""
+
+
 def _images(count: int) -> str:
-    return "1 image" if count == 1 else f"{count} images"
+    return "1 image" if count == 1 else f"{count:,} images"
 
 
 def _words(payload: Mapping[str, Any]) -> str:

@@ -67,7 +67,7 @@ class Home:
     outcomes: tuple[RoundOutcome, ...]
 
 
-def read_home(store: Store, pool_size: int) -> Home:
+def read_home(store: Store, who: str, pool_size: int) -> Home:
     """One look at the whole state; cheap, because counts and notes are kept up to date."""
     series = novelty_over_time(store)
     with store.reading() as tx:
@@ -92,7 +92,7 @@ def read_home(store: Store, pool_size: int) -> Home:
                 for pool in tx.pools.in_state(PoolState.WAITING, PoolState.ASKING)
             ),
             progress=None if queue else in_progress(tx),
-            outcomes=tuple(latest_outcomes(tx)),
+            outcomes=tuple(latest_outcomes(tx, who)),
         )
 
 

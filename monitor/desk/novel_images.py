@@ -206,6 +206,17 @@ def novel_images(store: Store) -> NovelImages:
     return _novel(_Place(store.folder), verdicts, discovered, settled)
 
 
+def discovered_place(store: Store, id: str) -> tuple[str, int] | None:
+    """The file and row of an image that taught a class, however long ago."""
+    with store.reading() as tx:
+        names = [one.name for one in tx.outputs.of_kind("discoveries")]
+    for name in reversed(names):
+        found = _places_in(_Place(store.folder), name).get(id)
+        if found is not None:
+            return found
+    return None
+
+
 def classes_by_key(rows: Sequence[ClassRow]) -> dict[str, ClassRow]:
     """Classes by id, those merged since as what they became, and living ones also by name."""
     by_id = {row.id: row for row in rows}
@@ -295,6 +306,17 @@ def _given_by(place: _Place, name: str) -> dict[str, Settled]:
         image_key(row["source_id"], row["image_id"]): Settled("new", row["class_id"], row["by"])
         for row in rows
     }
+
+
+@lru_cache(maxsize=256)
+def _places_in(place: _Place, name: str) -> dict[str, tuple[str, int]]:
+    """Where the feed holds the images of one file of discoveries."""
+    try:
+        table = read_table(place.folder, name, ["source_id", "image_id", "file", "row"])
+    except FileNotFoundError:
+        return {}
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return {image_key(row["source_id"], row["image_id"]): (row["file"], row["row"]) for row in rows}
 
 
 @lru_cache(maxsize=1024)

@@ -52,17 +52,37 @@ class Series:
 
 def novelty_over_time(store: Store) -> list[Series]:
     """The latest verdicts by source, in stretches of equal length."""
-    with store.reading() as tx:
-        outputs = tx.outputs.of_kind("verdicts")[-FILES:]
     minutes: dict[str, dict[int, tuple[int, int]]] = {}
-    for output in outputs:
-        for (source, minute), (known, novel) in _counts(_File(store.folder, output.name)).items():
+    for file in _files(store):
+        for (source, minute), (known, novel) in _counts(file).counts.items():
             of_source = minutes.setdefault(source, {})
             before = of_source.get(minute, (0, 0))
             of_source[minute] = (before[0] + known, before[1] + novel)
     found = [Series(source, _points(counts)) for source, counts in minutes.items()]
     latest = sorted(found, key=lambda series: (-series.images, series.source))[:SOURCES]
     return sorted(latest, key=lambda series: series.source)
+
+
+def first_judged(store: Store) -> dict[int, datetime]:
+    """When the first image was taken that each detector version judged, by the version's number.
+
+    In the feed's own time, which is not the time at which the version was made: a feed may be
+    read days or years after it was recorded.
+    """
+    found: dict[int, int] = {}
+    for file in _files(store):
+        for version, minute in _counts(file).versions.items():
+            found[version] = min(minute, found.get(version, minute))
+    return {version: _EPOCH + timedelta(minutes=minute) for version, minute in found.items()}
+
+
+def _files(store: Store) -> list[_File]:
+    with store.reading() as tx:
+        outputs = tx.outputs.of_kind("verdicts")[-FILES:]
+    return [_File(store.folder, output.name) for output in outputs]
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _points(counts: Mapping[int, tuple[int, int]]) -> tuple[ActivityPoint, ...]:
@@ -73,9 +93,8 @@ def _points(counts: Mapping[int, tuple[int, int]]) -> tuple[ActivityPoint, ...]:
         place = (minute - first) // width
         before = sums.get(place, (0, 0))
         sums[place] = (before[0] + known, before[1] + novel)
-    start = datetime(1970, 1, 1, tzinfo=UTC)
     return tuple(
-        ActivityPoint(start + timedelta(minutes=first + place * width), *sums[place])
+        ActivityPoint(_EPOCH + timedelta(minutes=first + place * width), *sums[place])
         for place in sorted(sums)
     )
 
@@ -94,18 +113,28 @@ class _File:
         return hash(self._key)
 
 
+@dataclass(frozen=True, slots=True)
+class _FileCounts:
+    """Known and novel images by source and minute, and the first minute of each version."""
+
+    counts: Mapping[tuple[str, int], tuple[int, int]]
+    versions: Mapping[int, int]
+
+
 @lru_cache(maxsize=4 * FILES)
-def _counts(file: _File) -> dict[tuple[str, int], tuple[int, int]]:
-    """Known and novel images by source and minute; images without a time are left out."""
+def _counts(file: _File) -> _FileCounts:
+    """What one file says; images without a time are left out."""
+    columns = ["source_id", "captured_at", "verdict", "detector_version"]
     try:
-        table = read_table(file.folder, file.name, ["source_id", "captured_at", "verdict"])
+        table = read_table(file.folder, file.name, columns)
     except FileNotFoundError:  # merged into another one since it was listed
-        return {}
+        return _FileCounts({}, {})
     timed = table.filter(pc.is_valid(table.column("captured_at")))
     minutes = pc.divide(timed.column("captured_at").cast("int64"), 60_000_000)
+    timed = timed.append_column("minute", minutes)
+    versions = timed.group_by("detector_version").aggregate([("minute", "min")]).to_pylist()
     grouped = (
-        timed.append_column("minute", minutes)
-        .group_by(["source_id", "minute", "verdict"])
+        timed.group_by(["source_id", "minute", "verdict"])
         .aggregate([([], "count_all")])
         .to_pylist()
     )
@@ -118,4 +147,4 @@ def _counts(file: _File) -> dict[tuple[str, int], tuple[int, int]]:
         else:
             known += row["count_all"]
         counts[key] = (known, novel)
-    return counts
+    return _FileCounts(counts, {row["detector_version"]: row["minute_min"] for row in versions})

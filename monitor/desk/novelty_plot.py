@@ -8,21 +8,19 @@ from datetime import datetime
 
 from monitor.desk.novelty_activity import POINTS, Series
 
-WIDTH, HEIGHT = 640, 120
-LEFT, RIGHT, TOP, BOTTOM = 40, 8, 10, 22
+WIDTH, HEIGHT = 640, 134
+LEFT, RIGHT, TOP, BOTTOM = 46, 8, 22, 24
 LEAST_TOP = 0.1
 """The scale never ends below ten percent: noise of a quiet source must not look like a storm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at a moment."""
+    """The moment from which on a detector version judged, and why there is one."""
 
     at: datetime
-    kind: str
-    text: str
-    label: str = ""
-    """Written beside it: the number of a version."""
+    version: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,8 @@ class Bar:
     y: float
     width: float
     height: float
-    title: str
+    at: datetime
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +87,16 @@ def draw(
                 y=round(HEIGHT - BOTTOM - max(height, 1.0), 1),
                 width=round(width, 1),
                 height=round(max(height, 1.0), 1),
-                title=f"{point.at:%d %b %H:%M} UTC: {point.novel:,} of "
-                f"{point.known + point.novel:,} novel ({point.share:.1%})",
+                at=point.at,
+                words=f"{point.novel:,} of {point.known + point.novel:,} look new "
+                f"({point.share:.1%})",
             )
         )
     shown = tuple(
         (round(across(mark.at) + width / 2, 1), mark) for mark in marks if first <= mark.at <= last
     )
     words = (
-        f"{series.source}: {series.novel:,} of {series.images:,} images novel between "
+        f"{series.source}: {series.novel:,} of {series.images:,} images looked new between "
         f"{first:%d %b %Y %H:%M} and {last:%d %b %Y %H:%M} UTC"
     )
     line = round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(expected, top) / top, 1)

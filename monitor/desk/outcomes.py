@@ -23,22 +23,31 @@ LATELY = timedelta(days=14)
 
 PICTURES = 6
 EVENTS = 500
-"""Latest discoveries that are looked through: more than anybody made in two weeks."""
+"""Latest lessons that are looked through: more than anybody gave in two weeks."""
+
+_LEARNT = ("class.discovered", "class.grown", "class.confirmed")
 
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """One class that a round of questions brought."""
+    """One class that the questions about a pool brought, or taught more images."""
 
     class_id: str
     name: str
+    is_new: bool
     human: int
     pseudo: int
+    yours: bool
+    """Whether whoever looks gave all of the answers about the pool."""
     pictures: tuple[str, ...]
 
     @property
     def words(self) -> str:
-        return f"{self.name}: {self.human} by people, {self.pseudo} by itself"
+        told = f"{self.human:,} by {'you' if self.yours else 'people'}"
+        itself = f"{self.pseudo:,} by itself"
+        if self.is_new:
+            return f"{told}, {itself}"
+        return "learnt more images, " + ", ".join([told, itself] if self.human else [itself])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,7 @@ def in_progress(tx: Transaction) -> str | None:
     return "Thank you. The monitor is working out what the answers mean; this takes a minute or so."
 
 
-def latest_outcomes(tx: Transaction, limit: int = 5) -> list[RoundOutcome]:
+def latest_outcomes(tx: Transaction, who: str, limit: int = 5) -> list[RoundOutcome]:
     """What came of the latest pools that people were asked about, the newest first."""
     ended = (PoolState.RESOLVED, PoolState.UNRESOLVED, PoolState.HELD)
     rows = tx.connection.execute(
@@ -85,24 +94,44 @@ def latest_outcomes(tx: Transaction, limit: int = 5) -> list[RoundOutcome]:
         .limit(limit)
     ).mappings()
     found = [Pool(**dict(row)) for row in rows]
-    brought = _discovered(tx) if found else {}
+    brought = _learnt(tx, who) if found else {}
     outcomes = [_outcome(tx, pool, brought.get(pool.id, ())) for pool in found]
     return [one for one in outcomes if tx.now - one.at < LATELY]
 
 
-def _discovered(tx: Transaction) -> dict[int, tuple[Learnt, ...]]:
-    """The classes of each pool, as they are called now; those taken back since are left out."""
+def _learnt(tx: Transaction, who: str) -> dict[int, tuple[Learnt, ...]]:
+    """The classes of each pool, as they are called now; those taken back since are left out.
+
+    A class that was discovered and then grew with the same pool is told once.
+    """
     by_pool: dict[int, dict[str, Learnt]] = {}
-    for event in tx.events.latest(kinds=("class.discovered",), limit=EVENTS):
+    for event in tx.events.latest(kinds=_LEARNT, limit=EVENTS):
         said = event.payload
         row = tx.classes.resolve(said["class_id"])
-        if row.living and said.get("pool") is not None:
-            shown = [one.thumbnail for one in exemplars_of(tx, row.id)]
-            learnt = Learnt(
-                row.id, row.name, said["human"], said["pseudo"], tuple(shown[:PICTURES])
-            )
-            by_pool.setdefault(said["pool"], {}).setdefault(row.id, learnt)
-    return {pool: tuple(found.values()) for pool, found in by_pool.items()}
+        pool = said.get("pool")
+        if not row.living or pool is None:
+            continue
+        classes = by_pool.setdefault(pool, {})
+        before = classes.get(row.id)
+        is_new = event.kind == "class.discovered"
+        shown = [one.thumbnail for one in exemplars_of(tx, row.id)]
+        classes[row.id] = Learnt(
+            row.id,
+            row.name,
+            is_new=is_new or (before is not None and before.is_new),
+            human=said["human"] + (before.human if before else 0),
+            pseudo=said["pseudo"] + (before.pseudo if before else 0),
+            yours=_all_by(tx, pool, who),
+            pictures=tuple(shown[:PICTURES]),
+        )
+    return {
+        pool: tuple(sorted(found.values(), key=lambda one: (not one.is_new, one.name)))
+        for pool, found in by_pool.items()
+    }
+
+
+def _all_by(tx: Transaction, pool: int, who: str) -> bool:
+    return {one.who for one in tx.answers.standing(pool).values()} == {who}
 
 
 def _outcome(tx: Transaction, pool: Pool, learnt: tuple[Learnt, ...]) -> RoundOutcome:
@@ -114,7 +143,7 @@ def _outcome(tx: Transaction, pool: Pool, learnt: tuple[Learnt, ...]) -> RoundOu
     elif pool.state is PoolState.UNRESOLVED:
         words = f"Nothing came of it: {pool.reason or 'it was left'}."
     elif learnt:
-        words = f"Learnt {'; '.join(one.words for one in learnt)}."
+        words = "; ".join(f"{one.name}: {one.words}" for one in learnt) + "."
     else:
         words = "Nothing new: what looked unusual is known."
     return RoundOutcome(pool.id, at, pool.asked, learnt, words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -16,14 +17,14 @@ from monitor.desk.errors import NoSuchPage
 from monitor.desk.history_sentences import HistoryEntry, read_timeline
 from monitor.desk.home import read_home
 from monitor.desk.http_replies import page
-from monitor.desk.novelty_activity import novelty_over_time
+from monitor.desk.novelty_activity import first_judged, novelty_over_time
 from monitor.desk.novelty_plot import Mark, draw_all
 from monitor.desk.outage_banner import shown_outages
 from monitor.desk.question_queue import read_queue
 from monitor.desk.static_files import STATIC
 from monitor.desk.tokens import Role, holder_of, holders
 from monitor.people.class_catalog import Standing, list_classes
-from monitor.people.version_history import list_versions
+from monitor.people.version_history import VersionView, list_versions
 from monitor.people.version_manifest import current_knowledge
 
 PAGES = ("/", "/questions", "/images", "/map", "/classes", "/history", "/api")
@@ -31,16 +32,10 @@ PAGES = ("/", "/questions", "/images", "/map", "/classes", "/history", "/api")
 
 _LIVING = (Standing.KNOWN, Standing.NAMED)
 
-_MARKED = {
-    "class.discovered": "discovery",
-    "detector.updated": "update",
-    "detector.rolled_back": "rollback",
-    "drift.detected": "drift",
-}
-
 
 def home(ask: Ask) -> Response:
-    return page("home.html", **common(ask), home=read_home(ask.store, ask.settings.pools.size))
+    found = read_home(ask.store, ask.person.name, ask.settings.pools.size)
+    return page("home.html", **common(ask), home=found)
 
 
 def questions(ask: Ask) -> Response:
@@ -81,22 +76,26 @@ def classes(ask: Ask) -> Response:
 
 
 def history(ask: Ask) -> Response:
-    entries = read_timeline(ask.store)
-    marks = [
-        Mark(one.at, _MARKED[one.kind], one.text, one.version)
-        for one in entries
-        if one.kind in _MARKED
-    ]
+    versions = list(reversed(list_versions(ask.store)))
     expected = current_knowledge(ask.store).exceedance
-    plots = draw_all(novelty_over_time(ask.store), marks, expected)
+    plots = draw_all(novelty_over_time(ask.store), _version_marks(ask, versions), expected)
     return page(
         "history.html",
         **common(ask),
-        days=_by_day(entries),
+        days=_by_day(read_timeline(ask.store)),
         plots=plots,
         expected=expected,
-        versions=list(reversed(list_versions(ask.store))),
+        versions=versions,
     )
+
+
+def _version_marks(ask: Ask, versions: Sequence[VersionView]) -> list[Mark]:
+    """Where each detector version began to judge, in the time of the feed."""
+    reasons = {one.number: one.reason for one in versions}
+    return [
+        Mark(at, number, reasons.get(number) or "")
+        for number, at in sorted(first_judged(ask.store).items())
+    ]
 
 
 def _by_day(entries: list[HistoryEntry]) -> list[tuple[str, list[HistoryEntry]]]:

@@ -132,7 +132,7 @@ def read_queue(store: Store, who: str, shown: int) -> Queue:
             stamp=stamp(tx),
             version=None if current is None else current.number,
             doing=None if found else in_progress(tx),
-            outcomes=tuple(latest_outcomes(tx, limit=3)),
+            outcomes=tuple(latest_outcomes(tx, who, limit=3)),
         )
 
 

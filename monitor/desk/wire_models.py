@@ -230,11 +230,13 @@ class SampleOut(Outgoing):
     by: str
     confidence: float | None
     version: int
-    thumbnail: str | None
+    thumbnail: str | None = Field(description="A picture that was kept, at /thumbnails/.")
+    picture: str = Field(description="The image itself, at /pictures/, while the feed has it.")
 
 
 class SamplesOut(Outgoing):
     samples: list[SampleOut]
+    total: int = Field(description="How many there are; the first 400 are listed.")
 
 
 class VersionOut(Outgoing):
@@ -296,7 +298,15 @@ class ShowMap(Parameters):
 
 
 class ShowImages(Parameters):
+    """What the page's filters begin with; its script reads them."""
+
     source: str | None = Field(default=None, max_length=1000)
+    class_: str | None = Field(default=None, alias="class", max_length=200)
+    since: str | None = Field(default=None, max_length=40)
+    until: str | None = Field(default=None, max_length=40)
+    least: str | None = Field(default=None, max_length=20)
+    order: str | None = Field(default=None, max_length=20)
+    settled: str | None = Field(default=None, max_length=20)
 
 
 class Callback(BaseModel):

@@ -45,6 +45,8 @@ class Difference:
     gained: tuple[str, ...]
     lost: tuple[str, ...]
     renamed: tuple[tuple[str, str], ...]
+    learnt: tuple[tuple[str, int, int], ...]
+    """Classes of both that rest on another number of images: the name, before and after."""
     t_inner: tuple[float, float]
     exceedance: tuple[float, float]
 
@@ -56,9 +58,15 @@ class Difference:
         if self.gained:
             said.append(f"It will also know {_listed(self.gained)}.")
         said += [f"{old} will be called {new}." for old, new in self.renamed]
+        said += [
+            f"{name} will rest on {after:,} images instead of {before:,}."
+            for name, before, after in self.learnt
+        ]
         old, new = self.t_inner
         if old != new:
-            said.append(f"T_inner moves from {old:.4g} to {new:.4g}.")
+            said.append(
+                f"The border between known and new (T_inner) moves from {old:.4g} to {new:.4g}."
+            )
         return said or ["Nothing that it knows will change."]
 
 
@@ -119,6 +127,11 @@ def compare(store: Store, of: int, to: int) -> Difference:
             (before.classes[i].name, entry.name)
             for i, entry in after.classes.items()
             if i in before.classes and before.classes[i].name != entry.name
+        ),
+        learnt=tuple(
+            (entry.name, before.classes[i].images, entry.images)
+            for i, entry in after.classes.items()
+            if i in before.classes and before.classes[i].images != entry.images
         ),
         t_inner=(before.t_inner, after.t_inner),
         exceedance=(before.exceedance, after.exceedance),
@@ -197,7 +210,11 @@ def _what_it_learnt(version: Version, knowledge: Knowledge, before: Knowledge | 
     if new:
         return f"learnt {_listed(new)}"
     shifted = sorted(version.evidence.get("adapted") or ())
-    return f"learnt how known classes look at {_listed(shifted)} now" if shifted else None
+    if shifted:
+        return f"learnt how known classes look at {_listed(shifted)} now"
+    grown = [one["id"] for one in version.evidence.get("grown") or ()]
+    known = _names(knowledge, [one for one in grown if one in knowledge.classes])
+    return f"learnt more images of {_listed(known)}" if known else None
 
 
 def _names(knowledge: Knowledge, ids: Sequence[str]) -> tuple[str, ...]:

@@ -28,6 +28,11 @@ class KnownEntry:
     fitted: int
     """Images that its subspaces were fitted on; held-out ones come on top."""
 
+    @property
+    def images(self) -> int:
+        """The images that it was learnt from: labelled ones, or those of people and its own."""
+        return self.human + self.pseudo if self.human or self.pseudo else self.fitted
+
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:

@@ -23,6 +23,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from monitor.config import Config, load
 from monitor.desk.server import serve
+from monitor.people.exchange.question_records import read_questions
+from monitor.store import Store
 from tests.system import require_system
 
 #: A crowded two-core machine takes seconds where an idle one takes milliseconds.
@@ -164,6 +166,12 @@ class Browser:
             for entry in self.driver.get_log("browser")  # type: ignore[no-untyped-call]
             if "ERR_CONNECTION" not in entry["message"]
         ]
+
+
+def answers(state: Path) -> dict[int, str | None]:
+    """What was answered so far, by question."""
+    with Store.open(state) as store:
+        return {one.question.id: one.answered for one in read_questions(store, "answered")}
 
 
 def config_of(state: Path, *overrides: str) -> Config:

@@ -10,10 +10,9 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
-from monitor.people.exchange.question_records import read_questions
 from monitor.store import Store
 from monitor.store.states import AnswerKind, QuestionState
-from tests.desk.browser import DESKTOP, PHONE, Browser, chromium, config_of, served
+from tests.desk.browser import DESKTOP, PHONE, Browser, answers, chromium, config_of, served
 from tests.people import world
 
 
@@ -44,11 +43,6 @@ def browser(driver: webdriver.Chrome, state: Path) -> Iterator[Browser]:
         # Before its server goes: a page that is left open would ask for it during the next test.
         driver.get("about:blank")
         assert complaints == []
-
-
-def answers(state: Path) -> dict[int, str | None]:
-    with Store.open(state) as store:
-        return {one.question.id: one.answered for one in read_questions(store, "answered")}
 
 
 def test_twenty_questions_by_keyboard_alone(browser: Browser, state: Path) -> None:
@@ -158,7 +152,7 @@ def test_when_a_round_ends_the_page_says_what_came_of_it(browser: Browser, state
     browser.until(lambda: "uses them when it is back" in browser.text("#doing"))
     with Store.open(state) as store:
         dune = world.discover(store, "dune", 20)
-    browser.until(lambda: "dune: 6 by people, 14 by itself" in browser.text(".outcomes"))
+    browser.until(lambda: "dune new: 6 by you, 14 by itself" in browser.text(".outcomes"))
     browser.click(".outcome a")
     browser.until(lambda: browser.driver.current_url.endswith(f"/classes#{dune}"))
 
@@ -316,88 +310,6 @@ def test_questions_and_versions_arrive_by_themselves(browser: Browser, state: Pa
     browser.until(lambda: browser.cards() and min(browser.cards()) > 20)
     assert len(browser.cards()) == 4
     browser.until(lambda: "Detector version 2 is in use" in browser.toasts())
-
-
-def test_two_classes_become_one_and_the_version_arrives(browser: Browser, state: Path) -> None:
-    browser.visit("/classes")
-    for box in browser.all(".choose"):
-        box.click()
-    browser.click("#merge")
-    browser.until(lambda: browser.is_open("#merge-dialog"))
-    browser.one('#merge-names input[value="c2"]').click()
-    browser.until(lambda: "forest: 0 of the latest" in browser.text("#merge-means"))
-    browser.click('#merge-dialog [type="submit"]')
-    browser.until(lambda: "Detector version 2 is in use" in browser.toasts())
-    with Store.open(state) as store, store.reading() as tx:
-        assert [row.name for row in tx.classes.living()] == ["water"]
-        current = tx.versions.current()
-        assert current is not None
-        assert current.number == 2
-    browser.visit("/history")
-    assert "forest merged into water" in browser.text(".versions .current")
-    browser.click('.versions [data-version="1"]')
-    browser.until(lambda: "It will also know forest." in browser.text("#version-changes"))
-    browser.click("#version-go")
-    browser.until(lambda: "first fit" in browser.text(".versions .current"))
-
-
-def test_retiring_says_what_it_means_and_can_be_undone(browser: Browser, state: Path) -> None:
-    browser.visit("/classes")
-    browser.click('[data-class="c1"] [data-do="retire"]')
-    browser.until(lambda: "images like it will look new again" in browser.text("#retire-means"))
-    browser.click('#retire-dialog [type="submit"]')
-    browser.until(lambda: "Detector version 2 is in use" in browser.toasts())
-    assert not browser.all('[data-class="c1"]')
-    browser.click(".toast .link")
-    browser.until(lambda: browser.all('[data-class="c1"]'))
-    browser.visit("/history")
-    rows = browser.text(".versions")
-    assert "forest retired" in rows, "the reason of a version stays with it"
-    assert "taken back" in rows
-
-
-def test_a_class_shows_all_its_pictures_large(browser: Browser) -> None:
-    browser.visit("/classes")
-    browser.click('[data-class="c1"] .strip button')
-    browser.until(lambda: browser.is_open("#pictures-dialog"))
-    assert browser.one("#pictures-large").size["height"] > 300
-    assert len(browser.all("#pictures-all img")) == 4
-
-
-def test_what_the_detector_concluded_is_seen_and_contradicted(
-    browser: Browser, state: Path
-) -> None:
-    with Store.open(state) as store:
-        dune = world.discover(store, "dune", 20)
-    browser.visit("/classes")
-    browser.click(f'[data-class="{dune}"] [data-do="samples"]')
-    browser.until(lambda: browser.all("#samples img"))
-    assert len(browser.all("#samples img")) == 6
-    assert "8 more" in browser.text("#samples-rest")
-    # The first is at hand for the keyboard, the second for the mouse.
-    browser.until(lambda: browser.driver.switch_to.active_element.tag_name == "input")
-    browser.press(" ")
-    browser.click("#samples li:nth-child(2) img")
-    browser.until(lambda: browser.text("#samples-go") == "2 are not dune")
-    browser.click("#samples-go")
-    browser.until(lambda: "Detector version 3 is in use" in browser.toasts())
-    with Store.open(state) as store, store.reading() as tx:
-        assert tx.counters.value("pseudo_labels", "", "contradicted") == 2
-    browser.click(f'[data-class="{dune}"] [data-do="samples"]')
-    browser.until(lambda: len(browser.all("#samples img")) == 4)
-
-
-def test_the_api_page_shows_fields_and_tries_them(browser: Browser, state: Path) -> None:
-    browser.visit("/api")
-    browser.driver.execute_script(
-        "for (const one of document.querySelectorAll('.operation')) one.open = true"
-    )
-    assert "One question; without it, your whole last action." in browser.text("#main")
-    browser.one('[data-path="/api/questions"] [name="which"]').send_keys("open")
-    browser.click('[data-path="/api/questions"] button[type="submit"]')
-    browser.until(lambda: '"question_id": 1' in browser.text('[data-path="/api/questions"] .reply'))
-    browser.click('[data-path="/api/answers"] button[type="submit"]')
-    browser.until(lambda: answers(state) == {1: "dune"})
 
 
 def test_nothing_is_lost_when_the_server_goes_away(driver: webdriver.Chrome, state: Path) -> None:

@@ -1,6 +1,6 @@
 // Corrections of classes: each asks once, says what it does, and loads the page anew.
 
-import { afterReload, freshId, openDialog, send } from "./common.js";
+import { afterReload, freshId, moment, openDialog, send } from "./common.js";
 
 const chosen = () => [...document.querySelectorAll(".choose:checked")].map((box) => box.closest(".class-card"));
 
@@ -90,14 +90,10 @@ async function samples(card) {
   list.onchange = () => sayWhatIsWrong(card.dataset.name, wrong().length);
   list.onchange();
   const found = await send("GET", `/api/classes/${card.dataset.class}/samples`);
-  const pseudo = found.samples.filter((sample) => sample.by === "pseudo-label");
-  const seen = pseudo.filter((sample) => sample.thumbnail);
-  list.replaceChildren(...seen.map(sampleCard));
+  list.replaceChildren(...found.samples.filter((sample) => sample.by === "pseudo-label").map(sampleCard));
   list.querySelector("input")?.focus();
-  rest.hidden = seen.length === pseudo.length;
-  rest.textContent = seen.length
-    ? `${pseudo.length - seen.length} more, of which it is surer, have no picture.`
-    : "There are no pictures of them (any more).";
+  rest.hidden = found.samples.length === found.total;
+  rest.textContent = `These are ${found.samples.length} of ${found.total.toLocaleString()}; the others are surer.`;
 }
 
 function sayWhatIsWrong(name, count) {
@@ -106,13 +102,17 @@ function sayWhatIsWrong(name, count) {
   go.textContent = count ? `${count} ${count === 1 ? "is" : "are"} not ${name}` : "Choose what is wrong";
 }
 
+/** The picture that was kept, or else the image itself from the feed. */
+const sourceOf = (sample) => (sample.thumbnail ? `/thumbnails/${sample.thumbnail}` : `/pictures/${sample.picture}`);
+
 function sampleCard(sample) {
   const sure = sample.confidence === null ? "" : `${Math.round(100 * sample.confidence)}% sure`;
   const box = Object.assign(document.createElement("input"), { type: "checkbox", sample });
   const image = Object.assign(document.createElement("img"), {
-    src: `/thumbnails/${sample.thumbnail}`,
+    src: sourceOf(sample),
     alt: `Image ${sample.image_id}`,
     title: `${sample.image_id} · ${sample.source_id}`,
+    loading: "lazy",
   });
   const words = document.createElement("span");
   words.textContent = [sample.source_id, sure].filter(Boolean).join(" · ");
@@ -123,28 +123,48 @@ function sampleCard(sample) {
   return item;
 }
 
-/** All pictures of a class, and one of them large. */
-function pictures(card, chosen) {
+/** All pictures of a class, and one of them large: those on its card, then the rest of what it learnt. */
+async function pictures(card, chosen) {
   const dialog = document.getElementById("pictures-dialog");
   const large = document.getElementById("pictures-large");
   const words = document.getElementById("pictures-words");
-  const all = [...card.querySelectorAll(".strip img, .more-pictures img")];
+  const strip = document.getElementById("pictures-all");
   const show = (image) => {
-    large.src = image.src || image.dataset.src;
+    large.src = image.large ?? image.src;
     large.alt = image.alt;
     words.textContent = image.title;
   };
-  dialog.querySelector("h2").textContent = `${card.dataset.name}: ${all.length} picture${all.length === 1 ? "" : "s"}`;
-  document.getElementById("pictures-all").replaceChildren(
-    ...all.map((image) => {
-      const button = Object.assign(document.createElement("button"), { type: "button", className: "small" });
-      button.append(Object.assign(document.createElement("img"), { src: image.src || image.dataset.src, alt: image.alt, title: image.title }));
-      button.addEventListener("click", () => show(image));
-      return button;
-    }),
-  );
-  show(chosen ?? all[0]);
+  const add = (found) => {
+    strip.append(
+      ...found.map((one) => {
+        const button = Object.assign(document.createElement("button"), { type: "button", className: "small" });
+        button.append(Object.assign(document.createElement("img"), { src: one.src, alt: one.alt, title: one.title, className: one.className, loading: "lazy" }));
+        button.addEventListener("click", () => show(one));
+        return button;
+      }),
+    );
+    const count = strip.children.length;
+    dialog.querySelector("h2").textContent = `${card.dataset.name}: ${count.toLocaleString()} picture${count === 1 ? "" : "s"}`;
+  };
+  const onCard = [...card.querySelectorAll(".strip img, .more-pictures img")];
+  strip.replaceChildren();
+  add(onCard.map((image) => ({ src: image.src || image.dataset.src, alt: image.alt, title: image.title, className: image.className })));
+  const first = chosen ?? onCard[0];
+  if (first) show(first);
   dialog.showModal();
+  if (!card.querySelector("[data-samples='yes']")) return;
+  const found = await send("GET", `/api/classes/${card.dataset.class}/samples`);
+  const seen = new Set(onCard.map((image) => image.src || image.dataset.src));
+  const rest = found.samples.filter((sample) => !sample.thumbnail || !seen.has(new URL(sourceOf(sample), location).href) && !seen.has(sourceOf(sample)));
+  add(
+    rest.map((sample) => ({
+      src: sourceOf(sample),
+      large: sample.thumbnail ? null : `${sourceOf(sample)}?large=true`,
+      alt: `${card.dataset.name}, image ${sample.image_id}`,
+      title: [sample.by === "person" ? "answered by a person" : "added by itself", sample.source_id, sample.captured_at ? moment(sample.captured_at) : null].filter(Boolean).join(" · "),
+      className: `by-${sample.by}`,
+    })),
+  );
 }
 
 const actions = { rename, retire, samples, pictures: (card, button) => pictures(card, button.querySelector("img")) };

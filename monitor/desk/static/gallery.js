@@ -99,7 +99,8 @@ function arrange() {
   draw();
 }
 
-const height = () => Math.round(cell * 0.75) + 26;
+// A narrow cell has its words below each other.
+const height = () => Math.round(cell * 0.75) + (cell < 150 ? 44 : 26);
 
 function draw() {
   const rowHeight = height() + GAP;
@@ -128,6 +129,7 @@ function draw() {
     node.style.transform = `translate(${(index % columns) * (cell + GAP)}px, ${row * rowHeight}px)`;
     node.style.width = `${cell}px`;
     node.style.height = `${height()}px`;
+    node.classList.toggle("narrow", cell < 150);
     node.setAttribute("aria-selected", chosen.has(item.id));
     node.classList.toggle("current", index === cursor);
   }
@@ -165,6 +167,7 @@ function make(item, index) {
     Object.assign(document.createElement("span"), { className: "from", textContent: item.source }),
     Object.assign(document.createElement("span"), { className: item.class_name ? "ratio" : item.ratio >= 1.6 ? "ratio far" : "ratio", textContent: item.class_name ?? item.words }),
   );
+  if (!item.class_name) words.lastChild.append(Object.assign(document.createElement("span"), { className: "number", textContent: ` ${item.ratio.toFixed(2)}` }));
   node.append(picture, words);
   if (mayAnswer) node.append(Object.assign(document.createElement("span"), { className: "pick", ariaHidden: "true" }));
   node.title = [item.captured_at ? moment(item.captured_at) : null, `score ${item.ratio.toFixed(2)}`, item.nearest ? `nearest ${item.nearest}` : null].filter(Boolean).join(" · ");
@@ -258,7 +261,24 @@ setUp(restart, () => setChosen([]));
 setUpLarge({ step: (by) => move(by, false), choose: toggle, isChosen: (item) => chosen.has(item.id) });
 place.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
 new ResizeObserver(() => arrange()).observe(place);
+const NAMES = ["source", "class", "since", "until", "least", "order", "settled"];
+
+/** The address says what is shown, so that it can be kept, sent and linked to. */
+function toAddress() {
+  const query = new URLSearchParams();
+  for (const name of NAMES) if (form.elements[name].value) query.set(name, form.elements[name].value);
+  window.history.replaceState(null, "", query.size ? `/images?${query}` : "/images");
+}
+
+function fromAddress() {
+  const query = new URLSearchParams(location.search);
+  form.elements.source.dataset.wanted = query.get("source") ?? "";
+  if (query.get("source")) fillSources([query.get("source")]);
+  for (const name of NAMES.slice(1)) form.elements[name].value = query.get(name) ?? "";
+}
+
 form.addEventListener("change", () => {
+  toAddress();
   place.scrollTop = 0;
   cursor = -1;
   restart();
@@ -266,8 +286,12 @@ form.addEventListener("change", () => {
 form.addEventListener("submit", (event) => event.preventDefault());
 document.getElementById("choose-all")?.addEventListener("click", () => setChosen(items.filter(Boolean).slice(0, 500)));
 
-form.elements.source.dataset.wanted = new URLSearchParams(location.search).get("source") ?? "";
-if (form.elements.source.dataset.wanted) fillSources([form.elements.source.dataset.wanted]);
+document.getElementById("show-filters").addEventListener("click", (event) => {
+  const open = form.classList.toggle("open");
+  event.target.setAttribute("aria-expanded", open);
+});
+
+fromAddress();
 await load(0);
 lookAt(0);
 const wanted = location.hash.slice(1);

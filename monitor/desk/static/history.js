@@ -40,3 +40,31 @@ document.addEventListener("click", (event) => {
 });
 
 for (const text of document.querySelectorAll("[data-moment]")) text.textContent = moment(text.dataset.moment);
+
+/** What a bar or mark of a plot says, below the plot: a pointer, a finger and a click all reach it. */
+function read(event) {
+  const part = event.target.closest("[data-words]");
+  if (part) part.closest(".plot").querySelector(".reading").textContent = `${moment(part.dataset.at)}: ${part.dataset.words}`;
+}
+document.addEventListener("pointerover", read);
+document.addEventListener("click", read);
+
+/** The server's days are those of UTC; a reader's day begins at their own midnight. */
+function regroup() {
+  const days = document.getElementById("days");
+  const lists = new Map();
+  for (const entry of days.querySelectorAll("li")) {
+    const day = moment(entry.querySelector("time").dateTime, "weekday");
+    if (!lists.has(day)) lists.set(day, []);
+    lists.get(day).push(entry);
+  }
+  if (!lists.size) return;
+  const parts = [...lists].flatMap(([day, entries]) => {
+    const heading = Object.assign(document.createElement("h3"), { className: "day", textContent: day });
+    const list = Object.assign(document.createElement("ol"), { className: "timeline" });
+    list.append(...entries);
+    return [heading, list];
+  });
+  days.replaceChildren(...parts);
+}
+regroup();

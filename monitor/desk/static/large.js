@@ -22,6 +22,9 @@ export async function showLarge(item) {
   const words = [item.source, item.captured_at ? moment(item.captured_at) : null, `${item.words} (${item.ratio.toFixed(2)})`];
   if (item.class_name) words.push(`${item.class_name}, ${item.by === "person" ? "named by a person" : "concluded by itself"}`);
   document.getElementById("large-words").textContent = words.filter(Boolean).join(" · ");
+  document.getElementById("large-alike").textContent = "…";
+  document.getElementById("large-reference").replaceChildren();
+  document.getElementById("large-nearest").textContent = item.nearest ?? "";
   showChosen();
   if (!dialog.open) dialog.showModal();
   try {
@@ -42,7 +45,7 @@ function showAround({ alike, pictures, nearest }) {
       return button;
     }),
   );
-  if (!alike.length) strip.textContent = "not known: the features of its pool are not kept any more";
+  if (!alike.length) strip.textContent = "not known: the data of its pool are not kept any more";
   document.getElementById("large-nearest").textContent = nearest ?? "nothing";
   document.getElementById("large-reference").replaceChildren(
     ...pictures.map((digest) => Object.assign(document.createElement("img"), { src: `/thumbnails/${digest}`, alt: nearest ?? "" })),

@@ -1,6 +1,6 @@
 // The map of a pool: images that look alike lie together. Drawn on a canvas, chosen with a lasso.
 
-import { Refused, send, toast } from "./common.js";
+import { Refused, moment, send, toast } from "./common.js";
 import { chooseLarge, isLarge, setUpLarge, showLarge } from "./large.js";
 import { actingKey, setTargets, setUp } from "./teaching.js";
 
@@ -336,5 +336,6 @@ if (pool) {
   };
   canvas.ids = () => points.map((one) => one.id);
 }
+for (const option of document.querySelectorAll("#map-pool option")) option.textContent = option.dataset.words + moment(option.dataset.at);
 document.getElementById("map-pool")?.addEventListener("change", (event) => location.assign(`/map?pool=${event.target.value}`));
 document.body.dataset.ready = "yes";

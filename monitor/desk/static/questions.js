@@ -37,6 +37,7 @@ function showTargets() {
   const words = found.length === 1 ? (isBulk ? "1 image, chosen" : "This image is…") : found.length ? `${found.length} images` : "Nothing is open";
   document.getElementById("target").textContent = words;
   document.getElementById("target-pictures").replaceChildren(...found.map(small));
+  bench.classList.toggle("idle", !cards().length);
   const aside = isBulk && current() && !found.includes(current());
   document.getElementById("aside").hidden = !aside;
   bench.classList.toggle("looking-aside", Boolean(aside));
