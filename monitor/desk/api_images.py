@@ -174,6 +174,7 @@ def teach_images(ask: Ask) -> wire_images.TaughtOut:
             action=body.action,
             gate=ask.settings.gate,
             seed=ask.settings.run.seed,
+            confirm_people=ask.settings.labels.confirm_people,
         )
     return _taught(done)
 

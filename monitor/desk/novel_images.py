@@ -63,12 +63,17 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of an image: the verdict on it, the class, by whom, and in which revision."""
+    """What became of an image: the verdict on it, the class, by whom, and when.
+
+    ``version`` is the detector version that it came with; ``revision`` counts how often the pool
+    of the image was settled, and is 0 for what a version taught.
+    """
 
     verdict: str = ""
     class_id: str = ""
     by: str = ""
     revision: int = 0
+    version: int = 0
 
 
 _OPEN = Settled()
@@ -198,12 +203,10 @@ def novel_images(store: Store) -> NovelImages:
     """The latest images that looked new; cheap while no file was added."""
     with store.reading() as tx:
         verdicts = tuple(one.name for one in tx.outputs.of_kind("verdicts")[-FILES:])
-        gone = {one.number for one in tx.versions.all() if one.state is VersionState.ROLLED_BACK}
-        discovered = tuple(
-            one.name for one in tx.outputs.of_kind("discoveries") if one.first not in gone
-        )
+        used = [one.number for one in tx.versions.all() if one.state is VersionState.PUBLISHED]
+        discovered = tuple(one.name for one in tx.outputs.of_kind("discoveries"))
         settled = tuple(one.name for one in tx.outputs.of_kind("settled"))
-    return _novel(_Place(store.folder), verdicts, discovered, settled)
+    return _novel(_Place(store.folder), verdicts, discovered, settled, frozenset(used))
 
 
 def discovered_place(store: Store, id: str) -> tuple[str, int] | None:
@@ -249,7 +252,11 @@ class _Place:
 
 @lru_cache(maxsize=2)
 def _novel(
-    place: _Place, verdicts: Sequence[str], discovered: Sequence[str], settled: Sequence[str]
+    place: _Place,
+    verdicts: Sequence[str],
+    discovered: Sequence[str],
+    settled: Sequence[str],
+    used: frozenset[int],
 ) -> NovelImages:
     found: list[pa.Table] = []
     count = 0
@@ -259,11 +266,22 @@ def _novel(
         if count >= LATEST:
             break
     whole = pa.concat_tables(found) if found else _nothing()
-    given = {id: one for name in discovered for id, one in _given_by(place, name).items()}
+    given = {
+        id: one
+        for name in discovered
+        for id, found_by in _given_by(place, name).items()
+        for one in found_by
+        if one.version in used
+    }
+    ended: dict[str, Settled] = {}
     for name in settled:
         for id, one in _settled_by(place, name).items():
-            if id not in given or one.revision >= given[id].revision:
-                given[id] = one
+            if id not in ended or one.revision >= ended[id].revision:
+                ended[id] = one
+    for id, one in ended.items():
+        # What somebody taught after the pool was settled is newer than its verdict.
+        if id not in given or one.version >= given[id].version:
+            given[id] = one
     return NovelImages(whole.slice(0, LATEST).combine_chunks(), given)
 
 
@@ -295,17 +313,19 @@ def _nothing() -> pa.Table:
 
 
 @lru_cache(maxsize=1024)
-def _given_by(place: _Place, name: str) -> dict[str, Settled]:
-    """What the discoveries of one version say: the class of each image, and by whom."""
+def _given_by(place: _Place, name: str) -> dict[str, tuple[Settled, ...]]:
+    """What one file of discoveries says: the class of each image, by whom, in which version."""
+    columns = ["source_id", "image_id", "class_id", "by", "detector_version"]
     try:
-        table = read_table(place.folder, name, ["source_id", "image_id", "class_id", "by"])
+        table = read_table(place.folder, name, columns)
     except FileNotFoundError:
         return {}
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return {
-        image_key(row["source_id"], row["image_id"]): Settled("new", row["class_id"], row["by"])
-        for row in rows
-    }
+    found: dict[str, tuple[Settled, ...]] = {}
+    for row in table.to_pylist():
+        id = image_key(row["source_id"], row["image_id"])
+        one = Settled("new", row["class_id"], row["by"], version=row["detector_version"])
+        found[id] = (*found.get(id, ()), one)
+    return found
 
 
 @lru_cache(maxsize=256)
@@ -322,7 +342,7 @@ def _places_in(place: _Place, name: str) -> dict[str, tuple[str, int]]:
 @lru_cache(maxsize=1024)
 def _settled_by(place: _Place, name: str) -> dict[str, Settled]:
     """The settled verdicts of one file; of an image that was settled again, the last."""
-    columns = ["source_id", "image_id", "verdict", "class_id", "by", "revision"]
+    columns = ["source_id", "image_id", "verdict", "class_id", "by", "revision", "detector_version"]
     try:
         table = read_table(place.folder, name, columns)
     except FileNotFoundError:
@@ -330,7 +350,11 @@ def _settled_by(place: _Place, name: str) -> dict[str, Settled]:
     rows: list[dict[str, Any]] = table.to_pylist()
     return {
         image_key(row["source_id"], row["image_id"]): Settled(
-            row["verdict"], row["class_id"] or "", row["by"], row["revision"]
+            row["verdict"],
+            row["class_id"] or "",
+            row["by"],
+            row["revision"],
+            row["detector_version"],
         )
         for row in sorted(rows, key=lambda row: row["revision"])
     }

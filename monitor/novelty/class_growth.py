@@ -92,6 +92,38 @@ def grow_classes(
     return Growth(detector.with_known(classes), tuple(grown))
 
 
+def teach_class(
+    detector: Detector, class_id: str, features: Floats, *, confirm: bool, seed: int = 0
+) -> Detector | None:
+    """The detector after people named these samples as one of its classes.
+
+    The class is fitted again with them beside its own samples, as after an answer, so that it goes
+    on growing. None where they have to become a mode of their own: most of them look new and the
+    class is a mature one, whose subspace they would bend, or they still look new afterwards, or
+    the class cannot be fitted again (it has several modes, or more samples than are kept of it).
+    """
+    settings = detector.settings
+    known = detector.find(class_id)
+    if not isinstance(settings, RobustSettings):
+        return None
+    if len(known.modes) > 1 or known.count > settings.references_most:
+        return None
+    mature = known.origin == "fit" or known.count >= settings.mature
+    if mature and detector.score(features).novel.mean() > _STILL_NEW:
+        return None
+    confirmed = known.confirmed or (
+        confirm and known.human + len(features) >= settings.confirm_answers
+    )
+    rng, human = np.random.default_rng(seed), np.arange(len(features))
+    learnt = _taught(detector, known, features, human, human[:0], confirmed, rng)
+    after = detector.with_known([learnt if one.id == known.id else one for one in detector.classes])
+    return None if after.score(features).novel.mean() > _STILL_NEW else after
+
+
+_STILL_NEW = 0.5
+"""Share of the samples above which they are said to look new, taken together."""
+
+
 def _said(
     known: KnownClass,
     answers: Mapping[int, str | None],

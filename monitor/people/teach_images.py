@@ -1,8 +1,10 @@
 """Teaching from the gallery: people choose images themselves, and say what they are.
 
 What they say works like an answer: a new name becomes a class, with the images of the same pool
-that follow those that were named; a known class learns a further look; "not an image" sets images
-aside. Each lesson is a detector version behind the same gate, and can be taken back.
+that follow those that were named; a known class is fitted again with them, or learns a further
+look where they are unlike the rest of it; "not an image" sets images aside. Each lesson is a
+detector version behind the same gate, and can be taken back. The pool of the images takes it for
+an answer (:mod:`monitor.pipeline.taught_images`).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import pyarrow as pa
 from monitor.config.schema import GateSection
 from monitor.images.image_identity import image_key
 from monitor.novelty.arrays import Bools, Floats
+from monitor.novelty.class_growth import teach_class
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.inner_loop import spread
 from monitor.people.answer_questions import Said, Word, find_class, give, take_back_last
@@ -26,6 +29,7 @@ from monitor.people.errors import NotPossible
 from monitor.people.version_history import refuse, rollback
 from monitor.pipeline.pool_samples import PoolSamples, read_samples
 from monitor.pipeline.publish_gate import compare_versions, objection
+from monitor.pipeline.question_rounds import confirmable
 from monitor.store.errors import WrongState
 from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
 from monitor.store.pool_images import find_in_pools, open_questions
@@ -98,10 +102,12 @@ def teach(
     action: str,
     gate: GateSection,
     seed: int,
+    confirm_people: int = 1,
 ) -> Taught:
     """Say that these images show a class, by its id or name, or a new name.
 
-    Sending the same action again changes nothing.
+    Sending the same action again changes nothing. With ``confirm_people`` a lesson confirms only
+    classes that so many people have named (``labels.confirm_people``).
     """
     name = clean_name(class_)
     key = f"teach:{action}"
@@ -122,10 +128,14 @@ def teach(
     for remaining in reversed(range(TRIES)):
         with store.reading() as tx:
             current = tx.versions.current()
+            may_confirm = confirmable(tx, confirm_people)
         if current is None:
             raise NotPossible("there is no detector yet; fit one with conclad fit --data FILES")
         detector = load_snapshot(store.folder, current.snapshot, sha256=current.sha256)
-        update = _update(detector, current, row, pools, key=key, who=who, gate=gate, seed=seed)
+        confirm = may_confirm is None or row.id in may_confirm
+        update = _update(
+            detector, current, row, pools, key=key, who=who, gate=gate, seed=seed, confirm=confirm
+        )
         try:
             version = commit_version(store, update)
         except WrongState:
@@ -146,25 +156,28 @@ def _update(
     who: str,
     gate: GateSection,
     seed: int,
+    confirm: bool,
 ) -> VersionUpdate:
     known = any(one.id == row.id for one in detector.classes)
     lessons = [_lesson(detector, samples, rows, row.id, known, seed) for samples, rows in pools]
     human = sum(len(one.human) for one in lessons)
     pseudo = sum(len(one.pseudo) for one in lessons)
     features = np.concatenate([one.features for one in lessons])
-    fitted = KnownClass.fit(
-        f"{_LOOK}{row.id}" if known else row.id,
-        f"{_LOOK}{row.id}" if known else row.name,
-        features,
-        settings=detector.settings,
-        rng=np.random.default_rng(seed),
-        origin="discovered",
-        said=np.concatenate([one.said for one in lessons]),
-        confirmed=human >= _CONFIRMED,
-    )
-    after = detector.with_classes([fitted])
-    if known:
-        after = after.merged(row.id, [fitted.id])
+    after = teach_class(detector, row.id, features, confirm=confirm, seed=seed) if known else None
+    if after is None:
+        fitted = KnownClass.fit(
+            f"{_LOOK}{row.id}" if known else row.id,
+            f"{_LOOK}{row.id}" if known else row.name,
+            features,
+            settings=detector.settings,
+            rng=np.random.default_rng(seed),
+            origin="discovered",
+            said=np.concatenate([one.said for one in lessons]),
+            confirmed=confirm and human >= _CONFIRMED,
+        )
+        after = detector.with_classes([fitted])
+        if known:
+            after = after.merged(row.id, [fitted.id])
     reason = objection(compare_versions(detector, after), gate)
     what = f"{row.name}: {human} images named by {who}"
     evidence = {"by": who, "class": row.id, "human": human, "pseudo": pseudo, "taught": True}

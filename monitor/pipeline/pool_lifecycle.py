@@ -55,6 +55,7 @@ from monitor.pipeline.settlement import (
     growth_key,
     publish_growth,
 )
+from monitor.pipeline.taught_images import answer_from_lessons, taught_samples
 from monitor.pipeline.worker_tasks import (
     AdvanceInnerLoop,
     ClusterPool,
@@ -258,14 +259,15 @@ class PoolLifecycle:
     def _settlement_of(self, pool: Pool, current: CurrentDetector) -> SettlePool:
         samples = self._read(pool.id)
         with self._store.reading() as tx:
-            answers = recorded_answers(tx, pool.id, samples)
+            taught = taught_samples(self._store, tx, pool.id, samples)
+            said = {index: one.class_id for index, one in taught.items() if one.by_person}
             state = SettlementInput(
                 pool_id=pool.id,
-                answers=answers,
+                answers={**said, **recorded_answers(tx, pool.id, samples)},
                 sources=tuple(samples.sources.tolist()),
                 shifted=tuple(pool.evidence.get("corrected", ())),
                 seed=self._config.run.seed,
-                taken=frozenset(self._discovered(tx, pool, samples)),
+                taken=frozenset([*self._discovered(tx, pool, samples), *taught]),
                 confirmable=confirmable(tx, self._config.labels.confirm_people),
                 grown=tx.versions.by_key(growth_key(pool.id)) is not None,
             )
@@ -449,6 +451,8 @@ class PoolLifecycle:
             _report_others(tx, task, rendered)
             opened = open_round(tx, task.pool_id, chosen.round, asked)
             fault_point("pool.in_ask")
+            taught = taught_samples(self._store, tx, task.pool_id, samples)
+            answer_from_lessons(tx, opened, chosen.samples, taught, current.detector)
             if self._oracle:
                 for question, one in zip(opened, rendered, strict=True):
                     answer_from_column(tx, question, one.label, current.detector)

@@ -291,6 +291,7 @@ def test_what_was_settled_is_joined_and_the_last_revision_stands(state: Path) ->
         "class_id": ["c1", "c2", None, None],
         "by": ["spread", "score", "pool", "person"],
         "revision": [1, 1, 1, 2],
+        "detector_version": [1, 1, 1, 1],
     }
     with Store.open(state) as store:
         staged = write_table(store.folder, "settled/b1.parquet", pa.table(rows))

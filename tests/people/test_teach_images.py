@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 from monitor.config.schema import GateSection
+from monitor.novelty.detector import KnownClass
+from monitor.people.answer_questions import Said, Word, give
 from monitor.people.errors import NotPossible
 from monitor.people.teach_images import call_no_image, set_aside, teach, unteach
 from monitor.people.version_manifest import current_knowledge
+from monitor.pipeline.pool_samples import read_samples
+from monitor.pipeline.question_rounds import open_round
+from monitor.pipeline.taught_images import answer_from_lessons, taught_samples
 from monitor.store import Store, check
 from monitor.store.output_files import read_table
+from monitor.store.pool_images import find_in_pools
 from monitor.store.pool_transitions import PoolEvent
+from monitor.store.snapshots import load_snapshot
 from monitor.store.states import QuestionState
 from tests.desk import gallery_world
 from tests.people import world
@@ -103,3 +110,86 @@ def test_what_is_no_image_is_set_aside_and_comes_back(taught: Store) -> None:
     assert unteach(taught, "lesson-1", who="ada", action="undo-1") == "3 images are back"
     with taught.reading() as tx:
         assert not set_aside(tx)
+
+
+def known_class(store: Store, id: str) -> KnownClass:
+    with store.reading() as tx:
+        current = tx.versions.current()
+    assert current is not None
+    return load_snapshot(store.folder, current.snapshot).find(id)
+
+
+def test_a_young_class_learns_as_from_an_answer_and_can_go_on_growing(taught: Store) -> None:
+    first = teach(taught, DUNES, "dune", who="ada", action="lesson-1", gate=OPEN_GATE, seed=0)
+    before = known_class(taught, first.class_id or "")
+    more = [("cam-1", f"{row:05d}") for row in range(9, 27, 3)]
+    done = teach(taught, more, "dune", who="bo", action="lesson-2", gate=OPEN_GATE, seed=0)
+    after = known_class(taught, done.class_id or "")
+    assert after.human == before.human + len(more)
+    assert len(after.modes) == 1, "a class of several looks would not grow any more"
+
+
+def test_what_a_known_class_does_not_explain_becomes_a_look_of_its_own(taught: Store) -> None:
+    done = teach(taught, DUNES, "water", who="ada", action="lesson-1", gate=OPEN_GATE, seed=0)
+    water = known_class(taught, done.class_id or "")
+    assert len(water.modes) == 2
+    with taught.reading() as tx:
+        current = tx.versions.current()
+    assert current is not None
+    detector = load_snapshot(taught.folder, current.snapshot)
+    [rows] = find_in_pools(taught, DUNES).values()
+    named = read_samples(taught, 1).features[rows]
+    assert not detector.score(named).novel.any(), "they look known now"
+
+
+def test_one_of_two_people_names_a_class_without_confirming_it(taught: Store) -> None:
+    samples = read_samples(taught, 1)
+    with taught.transaction() as tx:
+        tx.pools.begin_asking(1, budget=4, detector_version=1)
+        opened = open_round(tx, 1, 0, [samples.sample(index, {}, None) for index in (90, 91)])
+    for who, question in zip(("ada", "bo"), opened, strict=True):
+        give(taught, [Said(question.id, Word.CLASS, "water")], who=who, action=f"answer-{who}")
+    done = teach(
+        taught,
+        DUNES,
+        "dune",
+        who="ada",
+        action="lesson-1",
+        gate=OPEN_GATE,
+        seed=0,
+        confirm_people=2,
+    )
+    assert not known_class(taught, done.class_id or "").confirmed
+
+
+def test_the_pool_takes_a_lesson_for_an_answer(taught: Store) -> None:
+    done = teach(taught, DUNES, "dune", who="ada", action="lesson-1", gate=OPEN_GATE, seed=0)
+    samples = read_samples(taught, 1)
+    with taught.reading() as tx:
+        found = taught_samples(taught, tx, 1, samples)
+    assert sorted(i for i, one in found.items() if one.by_person) == [0, 3, 6]
+    assert len(found) == 3 + done.pseudo
+    assert {one.class_id for one in found.values()} == {done.class_id}
+    unteach(taught, "lesson-1", who="ada", action="undo-1")
+    with taught.reading() as tx:
+        assert taught_samples(taught, tx, 1, samples) == {}
+
+
+def test_what_was_named_already_is_not_asked_about(taught: Store) -> None:
+    teach(taught, DUNES, "dune", who="ada", action="lesson-1", gate=OPEN_GATE, seed=0)
+    samples = read_samples(taught, 1)
+    with taught.transaction() as tx:
+        current = tx.versions.current()
+        assert current is not None
+        tx.pools.begin_asking(1, budget=4, detector_version=1)
+        chosen = [3, 4]
+        asked = [samples.sample(index, {}, None) for index in chosen]
+        opened = open_round(tx, 1, 0, asked)
+        found = taught_samples(taught, tx, 1, samples)
+        detector = load_snapshot(taught.folder, current.snapshot)
+        answer_from_lessons(tx, opened, chosen, found, detector)
+    with taught.reading() as tx:
+        states = [tx.questions.get(one.id).state for one in opened]
+        [answer] = tx.answers.standing(1).values()
+    assert states == [QuestionState.ANSWERED, QuestionState.OPEN]
+    assert answer.who == "ada"

@@ -77,7 +77,6 @@ def prometheus(folder: Path, *, monitor: str, alertmanager: str | None) -> Itera
 @contextmanager
 def alertmanager(folder: Path, *, receiver: str) -> Iterator[str]:
     """Our example with another receiver and no patience; its routes and inhibitions as they are."""
-    binary = require_system("prometheus-alertmanager", "prometheus-alertmanager")
     example = ROOT / "deploy" / "alertmanager" / "alertmanager.yml"
     config = yaml.safe_load(example.read_text())
     for route in (config["route"], *config["route"]["routes"]):
@@ -87,6 +86,14 @@ def alertmanager(folder: Path, *, receiver: str) -> Iterator[str]:
     config["receivers"] = [ours]
     [hook] = ours["webhook_configs"]
     hook["url"] = receiver
+    with running_alertmanager(folder, config) as url:
+        yield url
+
+
+@contextmanager
+def running_alertmanager(folder: Path, config: dict[str, Any]) -> Iterator[str]:
+    """An Alertmanager with this configuration; its address."""
+    binary = require_system("prometheus-alertmanager", "prometheus-alertmanager")
     folder.mkdir()
     (folder / "alertmanager.yml").write_text(yaml.safe_dump(config))
     port = free_port()
