@@ -35,8 +35,10 @@ class Mailbox:
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         assert isinstance(envelope.content, bytes)
-        user = session.auth_data.login.decode() if session.auth_data else None
+        data: Any = session.auth_data
+        user = None if data is None else data.login.decode()
         mail = message_from_bytes(envelope.content)
+        assert server.transport is not None
         secure = server.transport.get_extra_info("ssl_object") is not None
         self.mails.put((secure, user, mail))
         return "250 taken"
