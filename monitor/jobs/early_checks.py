@@ -21,7 +21,7 @@ from monitor.feed.file_arguments import find_files
 from monitor.feed.image_folder_hint import check_for_images
 from monitor.jobs.errors import NotWritable, OtherBackbone, PortTaken
 from monitor.jobs.from_config import columns_of, current_version, open_existing_store
-from monitor.store.snapshots import read_meta
+from monitor.store.snapshot_manifest import read_meta
 
 Paths = Sequence[str | os.PathLike[str]]
 

@@ -8,31 +8,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from monitor.config import Config
-from monitor.feed.contract import Columns
 from monitor.jobs.errors import GroupNeeded, NoDetector
-from monitor.novelty.detector import Detector
-from monitor.novelty.fingerprint import Fingerprint
-from monitor.novelty.presets import preset_settings
-from monitor.novelty.settings import MethodSettings
-from monitor.store import Store
 from monitor.store.database import DATABASE_FILE
 from monitor.store.records import Version
-from monitor.store.snapshots import load_snapshot, read_fingerprint
-from monitor.store.store import Clock
+from monitor.store.snapshot_manifest import read_fingerprint
+from monitor.store.store import Clock, Store
 
 if TYPE_CHECKING:
     from monitor.backbones.backbone_spec import BackboneSpec
     from monitor.backbones.engine import Engine
+    from monitor.feed.contract import Columns
     from monitor.images.decode import Decoding
+    from monitor.novelty.detector import Detector
+    from monitor.novelty.fingerprint import Fingerprint
+    from monitor.novelty.settings import MethodSettings
+
+
+# Parts are imported where they are made: a command that only opens the store needs neither
+# pyarrow nor numpy nor readers of images, which take half a second to load.
 
 
 def columns_of(config: Config) -> Columns:
+    from monitor.feed.contract import Columns
+
     return Columns(**config.feed.columns.model_dump())
 
 
 def decoding_of(config: Config) -> Decoding:
-    # Here rather than above: readers of images take half a second to load, and a command that
-    # only opens the store needs none of them.
     from monitor.images.bands import Bands
     from monitor.images.decode import Decoding
 
@@ -44,6 +46,8 @@ def decoding_of(config: Config) -> Decoding:
 
 
 def settings_of(config: Config) -> MethodSettings:
+    from monitor.novelty.presets import preset_settings
+
     return preset_settings(config.novelty.preset).replace(**config.novelty.settings)
 
 
@@ -109,6 +113,8 @@ def with_input(config: Config, precision: str, size: int | None) -> Config:
 
 def load_detector(store: Store, version: Version, fingerprint: Fingerprint) -> Detector:
     """The detector of a version, if it understands features of this fingerprint."""
+    from monitor.store.snapshots import load_snapshot
+
     return load_snapshot(
         store.folder, version.snapshot, fingerprint=fingerprint, sha256=version.sha256
     )

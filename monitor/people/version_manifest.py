@@ -9,7 +9,7 @@ from typing import Any
 
 from monitor.store.atomic_files import Folder
 from monitor.store.records import Version
-from monitor.store.snapshots import read_meta
+from monitor.store.snapshot_manifest import read_meta
 from monitor.store.store import Store
 
 REMEMBERED = 64

@@ -1,27 +1,35 @@
-"""The store: ledger, pools, questions, answers, classes, detector versions, and their files."""
+"""The store: ledger, pools, questions, answers, classes, detector versions, and their files.
 
-from monitor.store.batch_commit import CommittedBatch, ScoredBatch, commit_batches
-from monitor.store.compaction import compact
-from monitor.store.integrity_check import Finding, Severity, check, repair
-from monitor.store.recovery import Recovered, recover
-from monitor.store.retention import drop_spools, drop_thumbnails
-from monitor.store.settled_commit import commit_settled
-from monitor.store.snapshots import (
-    load_detector,
-    load_snapshot,
-    publish_snapshot,
-    save_detector,
-)
-from monitor.store.source_purge import purge
-from monitor.store.store import Store, Transaction
-from monitor.store.version_commit import (
-    NewClass,
-    Occurrence,
-    VersionUpdate,
-    commit_version,
-    refuse_version,
-    release_version,
-)
+Names are imported when they are used: a command that only reads the database loads neither numpy
+nor pyarrow.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from monitor.store.batch_commit import CommittedBatch, ScoredBatch, commit_batches
+    from monitor.store.compaction import compact
+    from monitor.store.integrity_check import Finding, Severity, check, repair
+    from monitor.store.recovery import Recovered, recover
+    from monitor.store.retention import drop_spools, drop_thumbnails
+    from monitor.store.settled_commit import commit_settled
+    from monitor.store.snapshots import (
+        load_detector,
+        load_snapshot,
+        publish_snapshot,
+        save_detector,
+    )
+    from monitor.store.source_purge import purge
+    from monitor.store.store import Store, Transaction
+    from monitor.store.version_commit import (
+        NewClass,
+        Occurrence,
+        VersionUpdate,
+        commit_version,
+        refuse_version,
+        release_version,
+    )
 
 __all__ = [
     "CommittedBatch",
@@ -51,3 +59,38 @@ __all__ = [
     "repair",
     "save_detector",
 ]
+
+_HOME = {
+    "CommittedBatch": "batch_commit",
+    "Finding": "integrity_check",
+    "NewClass": "version_commit",
+    "Occurrence": "version_commit",
+    "Recovered": "recovery",
+    "ScoredBatch": "batch_commit",
+    "Severity": "integrity_check",
+    "Store": "store",
+    "Transaction": "store",
+    "VersionUpdate": "version_commit",
+    "check": "integrity_check",
+    "commit_batches": "batch_commit",
+    "commit_settled": "settled_commit",
+    "commit_version": "version_commit",
+    "compact": "compaction",
+    "drop_spools": "retention",
+    "drop_thumbnails": "retention",
+    "load_detector": "snapshots",
+    "load_snapshot": "snapshots",
+    "publish_snapshot": "snapshots",
+    "purge": "source_purge",
+    "recover": "recovery",
+    "refuse_version": "version_commit",
+    "release_version": "version_commit",
+    "repair": "integrity_check",
+    "save_detector": "snapshots",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

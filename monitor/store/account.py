@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 
 from sqlalchemy import ColumnElement, case, func, select
 
-from monitor.store.batch_commit_plan import IMAGES
+from monitor.store.shared_names import IMAGES
 from monitor.store.states import BatchState, FileState
 from monitor.store.store import Transaction
 from monitor.store.tables import batches, counters, files

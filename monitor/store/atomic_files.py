@@ -17,14 +17,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
-
-from pyarrow import fs as pafs
+from typing import IO, TYPE_CHECKING, Any
 
 from monitor.errors import ErrorKind, kind_of
 from monitor.store.errors import DiskUnavailable, StoreAddress
 from monitor.store.file_modes import FILE_MODE, FOLDER_MODE
+
+if TYPE_CHECKING:
+    from pyarrow import fs as pafs
 
 #: Read files in pieces of this size when hashing: large enough to be cheap per call, small
 #: enough that the check of a large state stays flat in memory.
@@ -105,16 +107,28 @@ class Folder:
     ['notes/hello.txt']
     """
 
-    def __init__(self, filesystem: pafs.FileSystem, root: str, *, private: bool = True) -> None:
+    def __init__(
+        self, filesystem: pafs.FileSystem | None, root: str, *, private: bool = True
+    ) -> None:
+        """Without a ``filesystem`` the folder is on a local disk."""
         filesystem, root = _unwrap(filesystem, root)
-        self.filesystem = filesystem
+        self._remote = filesystem
         self.root = root.rstrip("/")
         self.private = private
-        self.is_local = isinstance(filesystem, pafs.LocalFileSystem)
+        self.is_local = filesystem is None
+
+    @cached_property
+    def filesystem(self) -> pafs.FileSystem:
+        if self._remote is not None:
+            return self._remote
+        # Here rather than above: status reads a local folder without pyarrow.
+        from pyarrow import fs as pafs
+
+        return pafs.LocalFileSystem()
 
     @classmethod
     def local(cls, path: str | Path, *, private: bool = True) -> Folder:
-        return cls(pafs.LocalFileSystem(), str(Path(path).absolute()), private=private)
+        return cls(None, str(Path(path).absolute()), private=private)
 
     @classmethod
     def at(
@@ -132,6 +146,8 @@ class Folder:
         if filesystem is not None:
             return cls(filesystem, str(where), private=private)
         if isinstance(where, str) and "://" in where:
+            from pyarrow import fs as pafs
+
             try:
                 found, path = pafs.FileSystem.from_uri(where)
             except (OSError, ValueError) as error:
@@ -143,7 +159,7 @@ class Folder:
         return f"{self.root}/{name}" if name else self.root
 
     def child(self, name: str) -> Folder:
-        return Folder(self.filesystem, self.path(name), private=self.private)
+        return Folder(self._remote, self.path(name), private=self.private)
 
     def __str__(self) -> str:
         return self.root
@@ -154,11 +170,14 @@ class Folder:
         """The size in bytes, or None when there is no such file."""
         with self._disk_errors():
             info = self.filesystem.get_file_info(self.path(name))
-        return int(info.size) if info.type == pafs.FileType.File else None
+        return int(info.size) if info.is_file else None
 
     def read(self, name: str) -> bytes:
-        with self._disk_errors(), self.filesystem.open_input_stream(self.path(name)) as stream:
-            return bytes(stream.read())
+        with self._disk_errors():
+            if self.is_local:
+                return Path(self.path(name)).read_bytes()
+            with self.filesystem.open_input_stream(self.path(name)) as stream:
+                return bytes(stream.read())
 
     def sha256(self, name: str) -> str:
         digest = hashlib.sha256()
@@ -169,6 +188,8 @@ class Folder:
 
     def list(self, name: str = "", *, recursive: bool = True) -> list[FolderEntry]:
         """The files below ``name``, temporaries included, sorted; none if there is no folder."""
+        from pyarrow import fs as pafs
+
         selector = pafs.FileSelector(self.path(name), allow_not_found=True, recursive=recursive)
         cut = len(self.root) + 1
         with self._disk_errors():
@@ -176,7 +197,7 @@ class Folder:
         found = [
             FolderEntry(info.path[cut:], int(info.size), _utc(info.mtime))
             for info in infos
-            if info.type == pafs.FileType.File
+            if info.is_file
         ]
         return sorted(found, key=lambda entry: entry.name)
 
@@ -353,9 +374,13 @@ def _utc(moment: datetime | None) -> datetime:
     return moment.astimezone(UTC) if moment else datetime.fromtimestamp(0, UTC)
 
 
-def _unwrap(filesystem: pafs.FileSystem, root: str) -> tuple[pafs.FileSystem, str]:
+def _unwrap(filesystem: pafs.FileSystem | None, root: str) -> tuple[pafs.FileSystem | None, str]:
     """See through sub-tree filesystems, so that a local disk below one is still fsynced."""
+    if filesystem is None:
+        return None, root
+    from pyarrow import fs as pafs
+
     while isinstance(filesystem, pafs.SubTreeFileSystem):
         root = f"{filesystem.base_path.rstrip('/')}/{root.lstrip('/')}"
         filesystem = filesystem.base_fs
-    return filesystem, root
+    return None if isinstance(filesystem, pafs.LocalFileSystem) else filesystem, root

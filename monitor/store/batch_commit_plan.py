@@ -16,11 +16,8 @@ from monitor.store.ledger import BatchOutcome
 from monitor.store.output_files import DUPLICATE, NOVEL, REJECTED, VERDICTS, checked, table
 from monitor.store.records import Batch, Count
 from monitor.store.score_histogram import score_counts
+from monitor.store.shared_names import BATCHES, IMAGES, REJECTIONS
 from monitor.store.spooled_features import SpooledFeatures, loaded
-
-#: The counters of batches by outcome, of images by source and outcome (known, novel, duplicate,
-#: rejected), and of rejected images by source and reason.
-BATCHES, IMAGES, REJECTIONS = "batches", "images", "rejected"
 
 
 @dataclass(frozen=True, slots=True)

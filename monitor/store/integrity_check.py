@@ -10,7 +10,6 @@ from sqlalchemy import func, select, text
 
 from monitor.store.account import uneven_files
 from monitor.store.atomic_files import FolderEntry, is_temporary
-from monitor.store.batch_commit_plan import IMAGES
 from monitor.store.compaction import COMPACTED, clear_leftovers, leftovers
 from monitor.store.errors import SnapshotError
 from monitor.store.exemplars import shown_by_exemplars
@@ -19,6 +18,7 @@ from monitor.store.output_files import KINDS, STAGING, Span, count_rows, spool_f
 from monitor.store.records import OutputFile, PoolMember
 from monitor.store.recovery import promises, standing
 from monitor.store.settled_check import settled_findings
+from monitor.store.shared_names import IMAGES
 from monitor.store.snapshots import verify_snapshot
 from monitor.store.states import BatchState, FileState, QuestionState, VersionState
 from monitor.store.store import Store, Transaction

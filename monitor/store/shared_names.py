@@ -5,6 +5,10 @@ from __future__ import annotations
 #: The lease of the one monitor that works on a state.
 COORDINATOR_LEASE = "coordinator"
 
+#: The counters of batches by outcome, of images by source and outcome (known, novel, duplicate,
+#: rejected), and of rejected images by source and reason.
+BATCHES, IMAGES, REJECTIONS = "batches", "images", "rejected"
+
 #: Notes by kind and key: the monitor's heartbeat, and what the trigger would notice.
 HEARTBEAT = ("monitor", "coordinator")
 SENSITIVITY = ("sensitivity", "latest")

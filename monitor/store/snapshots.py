@@ -33,12 +33,21 @@ from monitor.store.atomic_files import Folder
 from monitor.store.errors import (
     BackboneMismatch,
     SnapshotExists,
-    SnapshotMissing,
     SnapshotSchemaError,
     SnapshotTampered,
     SnapshotTruncated,
 )
 from monitor.store.faults import declare, fault_point
+from monitor.store.snapshot_manifest import (
+    FORMAT,
+    MANIFEST,
+    SCHEMA,
+    canonical,
+    parse_manifest,
+    read_part,
+    seal,
+    sealed_manifest,
+)
 
 declare(
     "snapshot.start",
@@ -48,10 +57,7 @@ declare(
     "snapshot.after_publish_manifest",
 )
 
-FORMAT = "conclad-detector"
-SCHEMA = 4
 ARRAYS = "arrays.safetensors"
-MANIFEST = "manifest.json"
 
 #: safetensors begins with the length of its JSON header in eight bytes.
 _PREFIX = 8
@@ -119,17 +125,6 @@ def load_snapshot(
     return from_state(*_checked(folder, name, fingerprint, sha256))
 
 
-def read_meta(folder: Folder, name: str, *, sha256: str | None = None) -> dict[str, Any]:
-    """What a snapshot says about its classes and calibration, without reading any array."""
-    meta: dict[str, Any] = _sealed(folder, name, sha256)["meta"]
-    return meta
-
-
-def read_fingerprint(folder: Folder, name: str, *, sha256: str | None = None) -> Fingerprint:
-    """What made the features that a snapshot understands, without reading any array."""
-    return Fingerprint(**_sealed(folder, name, sha256)["fingerprint"])
-
-
 def verify_snapshot(folder: Folder, name: str, sha256: str | None = None) -> None:
     """Check everything that can be checked without making a detector of it."""
     _checked(folder, name, None, sha256)
@@ -157,9 +152,9 @@ def load_detector(path: str | Path, *, fingerprint: Fingerprint | None = None) -
     """
     where = str(path)
     target = Path(path)
-    data = _read(Folder.local(target.parent), target.name)
+    data = read_part(Folder.local(target.parent), target.name)
     header = _header(data, where)
-    manifest = _manifest(header.get("__metadata__", {}).get(FORMAT, "").encode(), where)
+    manifest = parse_manifest(header.get("__metadata__", {}).get(FORMAT, "").encode(), where)
     _check_backbone(manifest, fingerprint, where)
     arrays = _arrays(data, where)
     if set(arrays) != set(manifest["parts"]):
@@ -188,16 +183,7 @@ def _manifest_bytes(
         "meta": meta,
         "parts": parts,
     }
-    return _canonical({**body, "seal": _seal(body)})
-
-
-def _canonical(value: Mapping[str, Any]) -> bytes:
-    """One spelling for one value; ``allow_nan`` off, since NaN is no JSON."""
-    return json.dumps(value, sort_keys=True, indent=1, allow_nan=False).encode()
-
-
-def _seal(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_canonical(body)).hexdigest()
+    return canonical({**body, "seal": seal(body)})
 
 
 def _part(data: bytes) -> dict[str, Any]:
@@ -229,51 +215,11 @@ def _checked(
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
     """The arrays and the rest of a snapshot, once nothing speaks against them."""
     where = folder.path(name)
-    manifest = _sealed(folder, name, sha256)
+    manifest = sealed_manifest(folder, name, sha256)
     _check_backbone(manifest, fingerprint, where)
-    arrays = _read(folder, f"{name}/{ARRAYS}")
+    arrays = read_part(folder, f"{name}/{ARRAYS}")
     _check_part(arrays, manifest["parts"][ARRAYS], f"{where}/{ARRAYS}")
     return _arrays(arrays, where), manifest["meta"]
-
-
-def _sealed(folder: Folder, name: str, sha256: str | None) -> dict[str, Any]:
-    """The manifest, if it is whole and the one that was published."""
-    where = folder.path(name)
-    text = _read(folder, f"{name}/{MANIFEST}")
-    manifest = _manifest(text, where)
-    if sha256 is not None and hashlib.sha256(text).hexdigest() != sha256:
-        raise SnapshotTampered(
-            f"{where}/{MANIFEST}: is not the manifest that was published; "
-            "restore the folder from a backup, or roll back to another version"
-        )
-    return manifest
-
-
-def _read(folder: Folder, name: str) -> bytes:
-    try:
-        return folder.read(name)
-    except FileNotFoundError as error:
-        raise SnapshotMissing(f"{folder.path(name)}: there is no detector here") from error
-
-
-def _manifest(text: bytes, where: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise SnapshotTruncated(
-            f"{where}: the manifest is cut off or empty ({error}); restore it from a backup"
-        ) from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise SnapshotSchemaError(f"{where}: is not a detector written by conclad")
-    if found.get("schema") != SCHEMA:
-        raise SnapshotSchemaError(
-            f"{where}: has detector layout {found.get('schema')}, this conclad reads {SCHEMA}; "
-            "fit again into a fresh folder: conclad fit --data … --set state.dir=FOLDER"
-        )
-    body = {key: value for key, value in found.items() if key != "seal"}
-    if found.get("seal") != _seal(body):
-        raise SnapshotTampered(f"{where}: the manifest was changed after it was written")
-    return found
 
 
 def _check_backbone(manifest: Mapping[str, Any], expected: Fingerprint | None, where: str) -> None:

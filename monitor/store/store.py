@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from pyarrow import fs as pafs
 from sqlalchemy import Connection
 
 from monitor.errors import ErrorKind, kind_of
@@ -32,6 +31,9 @@ from monitor.store.questions import Questions
 from monitor.store.records import Lease
 from monitor.store.seen_images import SeenImages
 from monitor.store.settlements import Settlements
+
+if TYPE_CHECKING:
+    from pyarrow import fs as pafs
 
 Clock = Callable[[], datetime]
 

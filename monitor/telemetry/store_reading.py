@@ -23,7 +23,7 @@ from monitor.store.shared_names import (
     SENSITIVITY,
     SOURCES,
 )
-from monitor.store.snapshots import load_snapshot, read_meta
+from monitor.store.snapshot_manifest import read_meta
 from monitor.store.states import ClassOrigin, FileState, PoolState, VersionState
 from monitor.telemetry.silent_sources import Pace
 from monitor.telemetry.store_summary import (
@@ -192,6 +192,7 @@ class TruthReader:
         if version.sha256 not in self._adapted:
             # Only now: the mathematics takes a second to load.
             from monitor.novelty.drift.adaptation import adapted
+            from monitor.store.snapshots import load_snapshot
 
             try:
                 detector = load_snapshot(

@@ -15,6 +15,7 @@ import pytest
 from monitor import __version__
 from monitor.cli import root
 from monitor.cli.root import COMMANDS, run
+from monitor.store import Store
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,3 +141,19 @@ def test_config_show_says_where_values_come_from(
     }
     assert shown["state.dir"]["from"].startswith("ray_config.yaml:")
     assert shown["state.url"]["value"] == "postgresql://me:***@host/db"
+
+
+def test_status_waits_for_no_numbers_library(tmp_path: Path) -> None:
+    """It is asked every few seconds by people and scripts: SQLAlchemy is all that it loads."""
+    with Store.open(tmp_path / "state"):
+        pass
+    program = (
+        "import sys; from monitor.cli.root import run;"
+        f"code = run(['status', '--set', 'state.dir={tmp_path / 'state'}']);"
+        "heavy = {'numpy', 'pyarrow', 'torch', 'ray', 'sqlalchemy.dialects.postgresql'};"
+        "sys.exit(code or ', '.join(heavy & set(sys.modules)) or None)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
