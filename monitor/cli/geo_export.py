@@ -1,4 +1,4 @@
-"""Verdicts on tiles as GeoJSON and GeoParquet, each tile with its outline in degrees (WGS 84)."""
+"""Rows about tiles as GeoJSON and GeoParquet, each tile with its outline in degrees (WGS 84)."""
 
 from __future__ import annotations
 
@@ -13,37 +13,26 @@ import pyarrow.parquet as pq
 
 from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.tile_places import COLUMNS, DEGREES, tile_places
-from monitor.store.read_verdicts import STANDING
 
 Box = tuple[float, float, float, float]
 
-GEO_VERDICTS = pa.schema(
-    [
-        *STANDING,
-        *(pa.field(name, pa.string()) for name in COLUMNS[:2]),
-        *(pa.field(name, pa.float64()) for name in COLUMNS[2:]),
-        pa.field("geometry", pa.binary()),
-    ],
-    metadata={
-        # GeoParquet 1.1; without a crs it is longitude and latitude.
-        "geo": json.dumps(
-            {
-                "version": "1.1.0",
-                "primary_column": "geometry",
-                "columns": {
-                    "geometry": {
-                        "encoding": "WKB",
-                        "geometry_types": ["Polygon", "MultiPolygon"],
-                    }
-                },
-            }
-        )
+PLACE = [
+    *(pa.field(name, pa.string()) for name in COLUMNS[:2]),
+    *(pa.field(name, pa.float64()) for name in COLUMNS[2:]),
+    pa.field("geometry", pa.binary()),
+]
+# GeoParquet 1.1; without a crs it is longitude and latitude.
+GEO = {
+    "version": "1.1.0",
+    "primary_column": "geometry",
+    "columns": {
+        "geometry": {"encoding": "WKB", "geometry_types": ["Polygon", "MultiPolygon"]},
     },
-)
+}
 
 
 def tiles(found: Iterable[pa.RecordBatch], feed: FeedStorage) -> Iterator[list[dict[str, Any]]]:
-    """The verdicts on images that lie somewhere, with the columns of their place."""
+    """The rows about images that lie somewhere, with the columns of their place."""
     for batch in found:
         kept = []
         for file, group in groupby(batch.to_pylist(), key=lambda row: str(row["file"])):
@@ -57,7 +46,9 @@ def tiles(found: Iterable[pa.RecordBatch], feed: FeedStorage) -> Iterator[list[d
         yield kept
 
 
-def write_geojson(found: Iterable[pa.RecordBatch], feed: FeedStorage, sink: IO[bytes]) -> int:
+def write_geojson(
+    found: Iterable[pa.RecordBatch], schema: pa.Schema, feed: FeedStorage, sink: IO[bytes]
+) -> int:
     """A FeatureCollection (RFC 7946), a feature for each tile."""
     count = 0
     sink.write(b'{"type": "FeatureCollection", "features": [')
@@ -80,14 +71,17 @@ def write_geojson(found: Iterable[pa.RecordBatch], feed: FeedStorage, sink: IO[b
     return count
 
 
-def write_geoparquet(found: Iterable[pa.RecordBatch], feed: FeedStorage, sink: IO[bytes]) -> int:
+def write_geoparquet(
+    found: Iterable[pa.RecordBatch], schema: pa.Schema, feed: FeedStorage, sink: IO[bytes]
+) -> int:
     """A row for each tile, its outline as well-known binary."""
     count = 0
-    with pq.ParquetWriter(sink, GEO_VERDICTS, compression="zstd") as writer:
+    placed = pa.schema([*schema, *PLACE], metadata={"geo": json.dumps(GEO)})
+    with pq.ParquetWriter(sink, placed, compression="zstd") as writer:
         for rows in tiles(found, feed):
             with_outline = [{**row, "geometry": wkb(outline(row))} for row in rows]
             if with_outline:
-                writer.write_table(pa.Table.from_pylist(with_outline, GEO_VERDICTS))
+                writer.write_table(pa.Table.from_pylist(with_outline, placed))
             count += len(rows)
     return count
 

@@ -69,6 +69,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "monitor.cli.verdicts:verdicts",
         "Write verdicts, immediate and settled, as one table.",
     ),
+    "discoveries": (
+        "monitor.cli.verdicts:discoveries",
+        "Write the images that new classes were learnt from, as one table.",
+    ),
     "classes": ("monitor.cli.classes:classes", "List the classes, and correct them."),
     "detector": (
         "monitor.cli.detector:detector",

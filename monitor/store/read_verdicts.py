@@ -1,4 +1,4 @@
-"""Immediate and settled verdicts as one table, with all corrections.
+"""Immediate and settled verdicts as one table, with all corrections; and discoveries.
 
 Verdict files are read in their order, a row group at a time. A group of them covers a range of
 batches, the settlements say which pools hold images of those batches, and only the settled rows of
@@ -150,6 +150,36 @@ def read_verdicts(
     return _stream(store, outputs, wanted, classes)
 
 
+def read_discoveries(
+    store: Store,
+    *,
+    source: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    class_: str | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The images that new classes were learnt from, version by version.
+
+    The columns are those of ``discoveries/``. Class ids are followed through merges, and names are
+    those of today; the other filters are those of :func:`read_verdicts`. A class that goes on
+    learning has images in several versions.
+    """
+    with store.reading() as tx:
+        classes = {row.id: tx.classes.resolve(row.id) for row in tx.classes.all()}
+        class_id = None if class_ is None else find_class(tx, class_).id
+        outputs = tx.outputs.of_kind("discoveries")
+    wanted = _Wanted(source, since, until, class_id, verdict=None)
+    for output in outputs:
+        for rows in _read(store, output, outputs, wanted.may()):
+            rows = wanted.immediate(rows)
+            if rows.num_rows:
+                rows = _today(rows, classes)
+            if class_id is not None:
+                rows = rows.filter(pc.equal(rows.column("class_id"), class_id))
+            if rows.num_rows:
+                yield rows
+
+
 def find_class(tx: Transaction, text: str) -> ClassRow:
     """The class that an id (also one merged since) or a name means; the living one first."""
     rows = tx.classes.all()
@@ -232,6 +262,8 @@ def _today(rows: pa.RecordBatch, classes: Mapping[str, ClassRow]) -> pa.RecordBa
         ("nearest_class", "nearest_class_name"),
         ("class_id", "class_name"),
     ):
+        if id_column not in columns:
+            continue
         coded = columns[id_column].dictionary_encode()
         known = [classes.get(one) for one in coded.dictionary.to_pylist()]
         ids = [
@@ -271,7 +303,7 @@ def _merged(store: Store, output: OutputFile, listed: Sequence[OutputFile]) -> t
     with store.reading() as tx:
         around = [
             one
-            for one in tx.outputs.of_kind("verdicts")
+            for one in tx.outputs.of_kind(output.kind)
             if one.first <= output.first and output.last <= one.last
         ]
     parts = [one for one in listed if around and around[0].first <= one.first <= around[0].last]

@@ -1,4 +1,4 @@
-"""Tiles of a scene keep their place: from ingest to GeoJSON and GeoParquet of their verdicts."""
+"""Tiles of a scene keep their place: from ingest to GeoJSON and GeoParquet of what they became."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ import pytest
 
 from monitor.cli.root import run
 from monitor.jobs.fit_detector import fit
+from monitor.store import NewClass, Store, VersionUpdate, commit_version, load_snapshot
+from monitor.store.output_files import DISCOVERIES, table
+from monitor.store.read_verdicts import read_verdicts
+from monitor.store.states import ClassOrigin
 from tests.ingest.test_satellite_scenes import write_scene
 from tests.jobs.feeds import config_for, write_feed
 
@@ -66,3 +70,53 @@ def test_geoparquet_says_what_its_geometry_is(watched: list[str], tmp_path: Path
     order, kind, rings, points = struct.unpack_from("<BIII", row["geometry"])
     assert (order, kind, rings, points) == (1, 3, 1, 5)
     assert struct.unpack_from("<2d", row["geometry"], 13) == (row["west"], row["south"])
+
+
+def learn_snow(state: Path) -> int:
+    """Make a class of some tiles and some plain images; returns how many of them are tiles."""
+    with Store.open(state) as store:
+        rows = [row for batch in read_verdicts(store) for row in batch.to_pylist()]
+        plain = [row for row in rows if row["file"] == "plain.parquet"][:2]
+        chosen = [row for row in rows if row["file"] != "plain.parquet"][:3] + plain
+        with store.reading() as tx:
+            version = tx.versions.current()
+        assert version is not None
+        found: dict[str, list[Any]] = {
+            name: [row.get(name) for row in chosen] for name in DISCOVERIES.names
+        }
+        same = {"class_id": "class-9", "class_name": "snow", "by": "person", "confidence": 1.0}
+        for name, value in {**same, "detector_version": 0, "pool": None}.items():
+            found[name] = [value] * len(chosen)
+        update = VersionUpdate(
+            "snow",
+            load_snapshot(store.folder, version.snapshot),
+            version.number,
+            [NewClass("class-9", "snow", ClassOrigin.PERSON)],
+            discoveries=table(DISCOVERIES, found),
+        )
+        commit_version(store, update)
+        with store.transaction() as tx:
+            tx.classes.rename("class-9", "glacier")
+    return len(chosen) - len(plain)
+
+
+def test_discoveries_keep_their_place_and_todays_name(watched: list[str], tmp_path: Path) -> None:
+    folder = Path(watched[5].partition("=")[2])
+    count = learn_snow(folder)
+    out, expected = tmp_path / "new.geojson", tiles(Path(watched[7].partition("=")[2]))
+    command = ["discoveries", "--class", "glacier", *watched]
+    assert run([*command, "--format", "geojson", "--out", str(out)]) == 0
+    features = json.loads(out.read_text())["features"]
+    assert len(features) == count == 3, "plain images have no place"
+    for feature in features:
+        said, tile = feature["properties"], expected[feature["properties"]["image_id"]]
+        assert (said["class_name"], said["by"]) == ("glacier", "person")
+        assert (said["crs"], said["max_y"]) == (tile["crs"], tile["max_y"])
+        assert feature["geometry"]["coordinates"][0][2] == [tile["east"], tile["north"]]
+    out = tmp_path / "new.parquet"
+    assert run([*command, "--format", "geoparquet", "--out", str(out)]) == 0
+    assert pq.read_table(out).column("class_name").to_pylist() == ["glacier"] * 3
+    out = tmp_path / "new.csv"
+    assert run([*command, "--out", str(out)]) == 0
+    assert len(out.read_text().splitlines()) == 1 + 5
+    assert run(["discoveries", "--class", "lava", *watched]) == 2
