@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,8 +46,42 @@ def test_example(name: str, tmp_path: Path) -> None:
         )
 
 
+RUN_CELLS = """
+import json, sys
+cells = json.load(open(sys.argv[1]))["cells"]
+space = {}
+for cell in cells:
+    if cell["cell_type"] == "code":
+        exec(compile("".join(cell["source"]), cell["id"], "exec"), space)
+"""
+
+
+def test_notebook() -> None:
+    """Its cells run in order; drawn images and the tiny backbone, so the figures differ."""
+    folder = Path("examples").absolute()
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_CELLS, "first_look.ipynb"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{folder.parent}{os.pathsep}{folder}",
+            "CONCLAD_BACKBONE__NAME": "tiny",
+            "MPLBACKEND": "Agg",
+        },
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "of 72 images are novel" in done.stdout
+    found = re.search(r"AUROC ([0-9.]+)", done.stdout)
+    assert found is not None
+    assert float(found[1]) > 0.8
+
+
 def test_every_example_is_on_the_page_and_is_run() -> None:
     scripts = {path.stem for path in Path("examples").glob("*.py")} - {"drawn_images"}
     assert scripts == set(ENDS)
     page = Path("examples/README.md").read_text()
     assert all(f"({name}.py)" in page for name in scripts)
+    assert "(first_look.ipynb)" in page

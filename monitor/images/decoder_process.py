@@ -224,4 +224,6 @@ def _warm_up() -> None:
 
 
 if __name__ == "__main__":
+    # Ctrl-C in a terminal reaches the whole group; the process that asked ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     serve(socket.socket(fileno=int(sys.argv[1])))

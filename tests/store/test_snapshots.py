@@ -21,8 +21,8 @@ from monitor.store.errors import (
     SnapshotTampered,
     SnapshotTruncated,
 )
+from monitor.store.snapshot_manifest import SCHEMA
 from monitor.store.snapshots import (
-    SCHEMA,
     load_detector,
     load_snapshot,
     publish_snapshot,
