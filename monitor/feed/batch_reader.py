@@ -28,7 +28,7 @@ from monitor.feed.parquet_footer import (
     open_parquet,
     same_file,
 )
-from monitor.feed.row_parsing import RejectedRow, Row, fallback_source, rows_of
+from monitor.feed.row_parsing import RejectedRow, Row, fallback_source, image_bytes, rows_of
 from monitor.images.reject_reasons import Reason
 
 CHUNK_BYTES = 32 << 20
@@ -43,8 +43,10 @@ counts a single copy: then a row may be as large as its whole row group. Large r
 therefore read a row at a time, which costs ten microseconds each."""
 
 BLOWN_UP_BYTES, BLOWN_UP_TIMES = 256 << 20, 50
-"""A row group above this size, and so many times as large as its whole file, is not read: images
-hardly compress any further, and readers of Parquet take memory for whole pages and dictionaries."""
+"""Of a row group above this size, and so many times as large as its whole file, no more is read:
+images hardly compress any further, and readers of Parquet take memory for whole pages and
+dictionaries. By its footer such a group is not read at all; where the rows share the images of a
+dictionary it shows only in what is read."""
 
 PREFETCH_BYTES = 64 << 20
 """Row groups up to this size are fetched in one go, which object stores reward."""
@@ -211,15 +213,16 @@ def _rows_of_group(
     the rest of the group is rejected. Chunks are counted from the start of the group, so
     which rows that concerns does not depend on where reading began.
     """
-    if is_blown_up(group, opened.footer.file.size):
-        said = f"row group {group.index} of {group.memory_bytes} bytes in a much smaller file"
-        for lost in range(row, group.end_row):
-            yield RejectedRow(lost, Reason.TOO_LARGE, said, None, opened.source_id)
-        return
+    size = opened.footer.file.size
+    is_blown_up = group.memory_bytes > most_bytes(size)
     failed_at = -1
-    while row < group.end_row:
+    while row < group.end_row and not is_blown_up:
+        read = 0
         try:
             for chunk, first in _chunks(opened, group):
+                read += image_bytes(chunk, opened.footer.layout)
+                if is_blown_up := read > most_bytes(size):
+                    break
                 skip = max(0, row - first)
                 if skip < chunk.num_rows:
                     part = chunk.slice(skip, group.end_row - first - skip)
@@ -230,17 +233,25 @@ def _rows_of_group(
         except PARQUET_ERRORS as error:
             problem = f"row group {group.index} cannot be read ({one_line(error)})"
         if row < group.end_row and failed_at == row:
-            for lost in range(row, group.end_row):
-                yield RejectedRow(lost, Reason.UNREADABLE, problem, None, opened.source_id)
+            yield from _lost(opened, range(row, group.end_row), Reason.UNREADABLE, problem)
             return
-        if row < group.end_row:
+        if row < group.end_row and not is_blown_up:
             _check_storage(source, opened.footer.file)
         failed_at = row
+    if is_blown_up:
+        problem = (
+            f"row group {group.index} holds more than {most_bytes(size)} bytes, its file {size}"
+        )
+        yield from _lost(opened, range(row, group.end_row), Reason.TOO_LARGE, problem)
 
 
-def is_blown_up(group: RowGroup, file_size: int) -> bool:
-    """Whether a row group is far larger than its file by what its footer says."""
-    return group.memory_bytes > max(BLOWN_UP_BYTES, BLOWN_UP_TIMES * file_size)
+def _lost(opened: _OpenFile, rows: range, reason: Reason, detail: str) -> Iterator[RejectedRow]:
+    return (RejectedRow(row, reason, detail, None, opened.source_id) for row in rows)
+
+
+def most_bytes(file_size: int) -> int:
+    """What a row group of such a file may hold."""
+    return max(BLOWN_UP_BYTES, BLOWN_UP_TIMES * file_size)
 
 
 def _chunks(opened: _OpenFile, group: RowGroup) -> Iterator[tuple[pa.RecordBatch, int]]:

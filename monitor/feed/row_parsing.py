@@ -145,6 +145,12 @@ def rows_of(
             yield Row(row, image_id, source, time, label, image)
 
 
+def image_bytes(batch: pa.RecordBatch, layout: Layout) -> int:
+    """How large the encoded images of these rows are together."""
+    images = _column(batch, layout.image)
+    return sum(image.as_buffer().size for image in images if image.is_valid)
+
+
 def _rejected(
     row: int, image_id: Any, source: Any, time: Any, label: Any, size: int
 ) -> RejectedRow:

@@ -172,5 +172,24 @@ def test_rows_that_share_one_large_image_are_read_one_at_a_time(tmp_path: Path) 
     assert most < 400 << 20
 
 
+def test_rows_beyond_what_their_file_could_hold_are_rejected_unread(tmp_path: Path) -> None:
+    """As many as fit a budget that follows from the file's size, wherever reading began."""
+    bombs.dictionary_bomb(tmp_path / "a.parquet", megabytes=40, rows=2000)
+    source = FeedStorage.at(tmp_path)
+    [file] = source.list()
+    began = time.process_time()
+    whole: list[Reason | None] = []
+    with BatchReader(source) as reader:
+        for planned in plan_batches(source, file, rows_per_batch=500):
+            batch = reader.read(planned)
+            whole += [None] * len(batch.rows) + [row.reason for row in batch.rejected]
+    with BatchReader(source) as reader:
+        last = reader.read(planned)
+    assert whole == [None] * 6 + [Reason.TOO_LARGE] * 1994
+    assert [row.reason for row in last.rejected] == whole[-500:]
+    assert "more than 268435456 bytes" in last.rejected[0].detail
+    assert time.process_time() - began < 10, "2,000 rows of 40 MB each were read"
+
+
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
