@@ -203,13 +203,13 @@ def _cluster(config: Config) -> Iterator[str]:
         return
     import ray
 
-    from actors.ray_cluster import connect
+    from actors.ray_cluster import connect, disconnect
 
     connect("local")
     try:
         yield ray.get_runtime_context().gcs_address
     finally:
-        ray.shutdown()
+        disconnect()
 
 
 def _at(config: Config, address: str) -> Config:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import socket
 import threading
@@ -19,8 +20,11 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 import ray
+from ray._private import ray_constants
 from ray._private import state as ray_state
 from ray._private import worker as ray_worker
+from ray._raylet import AuthenticationTokenLoader
+from ray._raylet import Config as RayConfig
 
 from monitor.config import Config
 from monitor.errors import ConcladError, ErrorKind
@@ -32,6 +36,8 @@ OBJECT_STORE_BYTES = 512 << 20
 LOCAL_TRIES = 3
 #: A head that refuses so many connections, or takes none for this time each, is gone.
 HEAD_TRIES, HEAD_SECONDS = 3, 2.0
+#: Without it Ray takes the address of the machine for its own, and listens on all of them.
+ON_LOOPBACK = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +68,8 @@ def connect(address: str) -> None:
     ray_worker.print_to_stdstream = _note
     if address == "local":
         options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
+        _close_to_others()
+    _read_variables_again()
     tries = LOCAL_TRIES if address == "local" else 1
     for left in reversed(range(tries)):
         try:
@@ -72,11 +80,55 @@ def connect(address: str) -> None:
             ray.shutdown()
             if left:
                 continue
+            disconnect()
             text = " ".join(str(error).split())[:300]
             raise ClusterUnavailable(
                 f"Ray at {address!r} cannot be used ({text}); check that the cluster runs and "
                 "that run.address or --address names it"
             ) from error
+
+
+def disconnect() -> None:
+    """Leave Ray, and end it if it was started here; harmless to repeat."""
+    ray.shutdown()
+    _set(_BEFORE)
+    _BEFORE.clear()
+
+
+_BEFORE: dict[str, str | None] = {}
+"""Variables as they were before a Ray was started here."""
+
+
+def _close_to_others() -> None:
+    """A Ray that is started here listens on loopback, and wants a token that only we know.
+
+    Ray's own would lie in the home folder and be the same for all clusters. Ours is in the
+    environment of this process and of those below it, also of monitors that join from there.
+    """
+    ours = {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_AUTH_TOKEN_PATH": None,
+        ON_LOOPBACK: "0",
+    }
+    for name in ours:
+        _BEFORE.setdefault(name, os.environ.get(name))
+    _set(ours)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _read_variables_again() -> None:
+    """Ray reads them when it is imported. Only before it starts: its threads need the token."""
+    ray_constants.ENABLE_RAY_CLUSTER = ray_constants.env_bool(ON_LOOPBACK, True)
+    RayConfig.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 @contextlib.contextmanager

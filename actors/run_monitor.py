@@ -193,9 +193,7 @@ def _worker_pool(
         yield InlineWorkerPool(config, open_engine)
         return
     # Late: Ray takes seconds to import, and a wrong configuration should not wait for it.
-    import ray
-
-    from actors.ray_cluster import connect, wait_for_resources
+    from actors.ray_cluster import connect, disconnect, wait_for_resources
     from actors.ray_worker_pool import RayWorkerPool
 
     connect(config.run.address)
@@ -209,4 +207,4 @@ def _worker_pool(
         finally:
             workers.close()
     finally:
-        ray.shutdown()
+        disconnect()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -175,13 +175,14 @@ class Database:
         moment: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
         return moment.astimezone(UTC)
 
-    def rewrite(self) -> bool:
-        """Rewrite the file without deleted bytes; False if readers prevent it.
+    def rewrite(self, tables: Sequence[str]) -> bool:
+        """Rewrite the database without deleted bytes; False if readers prevent it.
 
-        A server does this by itself (VACUUM), and its log goes as it is recycled.
+        Of SQLite that is the whole file, of a server the tables that are named; what a server
+        keeps in its log goes as it is recycled.
         """
         if not self.is_sqlite:
-            return True
+            return self._rewrite_tables(tables)
         with contextlib.closing(sqlite3.connect(str(self.url.database))) as connection:
             connection.isolation_level = None
             connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
@@ -194,6 +195,21 @@ class Database:
                     raise
                 raise explained from error
         return not busy
+
+    def _rewrite_tables(self, tables: Sequence[str]) -> bool:
+        """Needs each table alone for a moment, for which it waits as long as a writer would."""
+        try:
+            with self._engine.connect().execution_options(
+                isolation_level="AUTOCOMMIT", **{_WRITES: False}
+            ) as connection:
+                for table in tables:
+                    connection.exec_driver_sql(f"VACUUM (FULL) {table}")
+        except DBAPIError as error:
+            explained = self._explain(error, writes=True)
+            if explained is None:
+                raise
+            raise explained from error
+        return True
 
     def close(self) -> None:
         self._engine.dispose()

@@ -32,7 +32,11 @@ declare(
     "purge.before_commit",
     "purge.after_commit",
     "purge.after_thumbnails",
+    "purge.before_rewrite",
 )
+
+_NAMING_IMAGES = ("questions", "events", "notes")
+"""Tables with rows that name an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +101,9 @@ def purge(store: Store, source: str, *, before: datetime, who: str = "purge") ->
 
 
 def _rewritten(store: Store) -> bool:
+    fault_point("purge.before_rewrite")
     try:
-        return store.database.rewrite()
+        return store.database.rewrite(_NAMING_IMAGES)
     except StoreBusy:
         return False
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
+import psycopg
 import pytest
 
 from monitor.people.pseudo_labels import assigned_to, mark_wrong
@@ -17,6 +21,7 @@ from monitor.store.records import Question
 from monitor.store.snapshots import load_snapshot
 from tests.people import world
 from tests.store.building import CAPTURED, settle_pool
+from tests.store.postgres import server
 
 LATER = CAPTURED + timedelta(days=1)
 
@@ -101,6 +106,67 @@ def test_nothing_of_purged_images_is_left_in_the_state_or_in_a_backup(
     assert holding(tmp_path / "back", gone + pictures) == set()
     with Store.open(state) as store, store.reading() as tx:
         assert len(tx.questions.of_pool(1)) == 20, "the answers and their count stay"
+
+
+def ids_of(store: Store) -> list[bytes]:
+    with store.reading() as tx:
+        return [q.image_id.encode() for q in tx.questions.of_pool(1) if q.source_id == "cam-1"]
+
+
+def test_a_server_keeps_nothing_in_its_tables(state: Path) -> None:
+    with server() as url, psycopg.connect(f"{url}/postgres", autocommit=True) as admin:
+        [data] = admin.execute("SHOW data_directory").fetchone() or ("",)
+        tables = Path(data, "base")
+        with Store.open(f"{url}/postgres", files=state) as store:
+            lived(store)
+            gone = [*ids_of(store), *secrets_of(store, "cam-1")]
+            admin.execute("CHECKPOINT")
+            assert holding(tables, gone), "what is in the database is found on its disk"
+            assert purge(store, "cam-1", before=LATER).rewritten
+            assert check(store) == []
+            admin.execute("CHECKPOINT")
+            assert holding(tables, gone) == set()
+            assert holding(state, gone) == set()
+
+
+#: Purges, and dies in the middle of rewriting the database, after so many steps of SQLite's.
+DYING = """
+import os, signal, sqlite3, sys
+from datetime import datetime
+from monitor.store import Store, purge
+
+connect = sqlite3.connect
+
+def dying(path):
+    connection = connect(path)
+    steps = iter(range(int(sys.argv[2])))
+    connection.set_progress_handler(
+        lambda: 0 if next(steps, None) is not None else os.kill(os.getpid(), signal.SIGKILL), 10
+    )
+    return connection
+
+with Store.open(sys.argv[1]) as store:
+    sqlite3.connect = dying
+    purge(store, "cam-1", before=datetime.fromisoformat(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize("steps", [0, 40, 400])
+def test_a_purge_that_dies_while_the_database_is_rewritten_is_finished_by_the_next(
+    state: Path, steps: int
+) -> None:
+    with Store.open(state) as store:
+        lived(store)
+        gone = [*ids_of(store), *secrets_of(store, "cam-1")]
+    died = subprocess.run(
+        [sys.executable, "-c", DYING, str(state), str(steps), LATER.isoformat()], timeout=120
+    )
+    assert died.returncode == -signal.SIGKILL
+    with Store.open(state) as store:
+        assert check(store) == []
+        assert purge(store, "cam-1", before=LATER).rewritten
+        assert check(store) == []
+    assert holding(state, gone) == set()
 
 
 def test_detectors_lose_the_images_and_keep_the_class(state: Path) -> None:
