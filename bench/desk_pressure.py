@@ -55,12 +55,17 @@ def idle_sockets(url: str, count: int) -> dict[str, float]:
     return {"other_address_worst_s": max(other), "same_address_worst_s": max(same)}
 
 
-def sheet(questions: int, megabytes: float) -> bytes:
-    """Answers to questions that exist and to many that do not, filled up to a size."""
+IMPORTED = 1000
+"""Questions that the import answers, over and over: the first answer counts, the others are kept
+as conflicts, and each is a row that is written. The people have the others for themselves."""
+
+
+def sheet(megabytes: float) -> bytes:
+    """Answers to the first questions, filled up to a size."""
     records = 19_000
     filler = "x" * max(0, int(megabytes * 2**20 / records) - 60)
     lines = (
-        json.dumps({"question_id": questions + n + 1, "class": "dune", "note": filler})
+        json.dumps({"question_id": n % IMPORTED + 1, "class": "dune", "note": filler})
         for n in range(records)
     )
     return "\n".join(lines).encode()[: int(megabytes * 2**20)]
@@ -85,11 +90,12 @@ def main() -> None:
     chosen = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8192), most))
+    questions = chosen.questions + IMPORTED
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder) / "state"
         with Store.open(state) as store:
             world.fit(store)
-            world.ask(store, chosen.questions, budget=chosen.questions)
+            world.ask(store, questions, budget=questions)
             names = [f"annotator {n}" for n in range(chosen.people)]
             tokens = [add_token(store, name, Role.ANNOTATOR) for name in names]
             importer = add_token(store, "importer", Role.ANNOTATOR)
@@ -97,7 +103,7 @@ def main() -> None:
         told: dict[str, object] = {}
         try:
             waits = idle_sockets(handle.url, chosen.sockets)
-            body = sheet(chosen.questions, chosen.megabytes)
+            body = sheet(chosen.megabytes)
             other = threading.Thread(target=send_import, args=(handle.url, importer, body, told))
             other.start()
             tally = storm(handle.url, tokens, pause=PAUSE)

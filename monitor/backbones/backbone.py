@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -34,6 +35,8 @@ ARCHITECTURES = {
     # SwAV trained torchvision's network, whose recipe (bilinear, 0.875) goes with this tag.
     "swav-resnet50": "resnet50.tv_in1k",
 }
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,6 +126,7 @@ def load_backbone(spec: BackboneSpec, *, cache: Path | None = None) -> Backbone:
             f"backbone {str(spec)!r}: its weights have the hash {card.weights}, but {spec.sha256} "
             "was asked for; give the right file, or remove the hash if the change is meant"
         )
+    _warn_if_unpinned(spec, card.weights, cache_root(cache))
     return Backbone(spec, load, card.preprocessing, card.blocks, card.weights, card.any_size)
 
 
@@ -145,6 +149,22 @@ def _build(spec: BackboneSpec, cache: Path | None) -> tuple[nn.Module, BackboneC
         preprocessing = preprocessing.at(spec.size)
     blocks = _widths(whole, preprocessing.size)
     return whole, BackboneCard(preprocessing, blocks, weights, any_size)
+
+
+def _warn_if_unpinned(spec: BackboneSpec, weights: str, cache: Path) -> None:
+    """Those that conclad brings have their hash in the code; nobody here knows that of others."""
+    ours = spec.name in ("embedded", "tiny") or spec.weights not in (None, PRETRAINED)
+    if ours or spec.sha256 is not None:
+        return
+    from monitor.backbones import pretrained
+
+    if pretrained.kept_weights(spec.name, ARCHITECTURES.get(spec.name, spec.name), cache) is None:
+        log.warning(
+            "backbone %r: its weights came over the network and nothing says which they must be; "
+            "pin them with backbone.sha256: %s",
+            spec.name,
+            weights,
+        )
 
 
 def _built_as(weights: str, spec: BackboneSpec, cache: Path | None) -> nn.Module:

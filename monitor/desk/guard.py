@@ -182,13 +182,8 @@ class Guard:
         )
         if rule.changes and not rule.in_turns:
             async with self._turn:
-                found = await run_in_threadpool(rule.handler, ask)
-        else:
-            found = await run_in_threadpool(rule.handler, ask)
-        if isinstance(found, Response):
-            return found
-        assert isinstance(found, BaseModel)
-        return Response(found.model_dump_json(by_alias=True), media_type="application/json")
+                return await run_in_threadpool(_reply, rule, ask)
+        return await run_in_threadpool(_reply, rule, ask)
 
     def _person(self, request: Request) -> tuple[list[Holder], Person]:
         """Everybody with a token, and who is asking."""
@@ -247,6 +242,15 @@ class Guard:
         if self._config.address is not None:
             own.add(urlsplit(self._config.address).netloc)
         return own
+
+
+def _reply(rule: Rule, ask: Ask) -> Response:
+    """In a thread: the receipts of a large import are megabytes to write down."""
+    found = rule.handler(ask)
+    if isinstance(found, Response):
+        return found
+    assert isinstance(found, BaseModel)
+    return Response(found.model_dump_json(by_alias=True), media_type="application/json")
 
 
 def _query(request: Request, rule: Rule) -> BaseModel | None:

@@ -123,6 +123,7 @@ def _give(
 def _record(
     tx: Transaction, said: Said, *, who: str, client_id: str, known: frozenset[str]
 ) -> Receipt:
+    tx.questions.get(said.question_id)  # first: most of what is refused has no such question
     row: ClassRow | None = None
     is_new = False
     kind = AnswerKind(said.word) if said.class_ is None else AnswerKind.NEW_CLASS

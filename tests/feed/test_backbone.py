@@ -297,15 +297,24 @@ def server(tmp_path: Path) -> Iterator[str]:
     running.server_close()
 
 
-def test_swav_is_fetched_once(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_swav_is_fetched_once(
+    server: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     network = load_backbone(BackboneSpec("swav-resnet50", "random"))
     wrapped = {f"module.{k}": v for k, v in network.network.state_dict().items()}
     torch.save(wrapped, tmp_path / "served" / "swav.pth.tar")
     monkeypatch.setattr(pretrained, "SWAV_URL", f"{server}/swav.pth.tar")
     cache = tmp_path / "cache"
     assert load_backbone(BackboneSpec("swav-resnet50"), cache=cache).weights == network.weights
+    assert f"pin them with backbone.sha256: {network.weights}" in caplog.text
     (tmp_path / "served" / "swav.pth.tar").unlink()
-    assert load_backbone(BackboneSpec("swav-resnet50"), cache=cache).weights == network.weights
+    caplog.clear()
+    pinned = BackboneSpec("swav-resnet50", sha256=network.weights)
+    assert load_backbone(pinned, cache=cache).weights == network.weights
+    assert caplog.text == ""
 
 
 def test_swav_out_of_reach_is_explained(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -16,6 +17,9 @@ from monitor.store.store import Store
 
 PIECE = 25
 """Answers of an import in one transaction: some tens of milliseconds, then others have a turn."""
+
+LONGEST_PAUSE = 1.0
+"""Seconds: a store that takes long for other reasons must not hold up an import for hours."""
 
 MOST_RECORDS = 20_000
 """Records of one file. More come from no project that people label by hand; cut it in parts."""
@@ -68,22 +72,26 @@ def take_in(
     *,
     who: str,
     content: bytes,
-    turn: Callable[[], AbstractContextManager[None]] = nullcontext,
+    turn: Callable[[], AbstractContextManager[None]] | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> Imported:
     """Record the answers of a file; the same file again changes nothing.
 
     The file's own hash makes the ids, so an import that died half way is simply repeated. It is
-    written in pieces that take milliseconds, each in a ``turn`` of its own, and ends after the
-    piece during which nobody wants it any more.
+    written in pieces that take milliseconds and ends after the piece during which nobody wants it
+    any more. With ``turn`` others write too: each piece waits for its turn, and after it the
+    import rests for as long as that took, so that people have half of this process at least.
     """
     name = hashlib.sha256(who.encode() + b"\0" + content).hexdigest()[:32]
     receipts: list[tuple[str, Receipt]] = []
     for number, piece in enumerate(chunks(parsed.said, PIECE)):
         if not is_wanted():
             raise ImportLeft(f"the import was left after {len(receipts)} of {len(parsed.said)}")
-        with turn():
+        began = time.monotonic()
+        with turn() if turn else nullcontext():
             found = give(store, [one for _, one in piece], who=who, action=f"{name}-{number}")
+        if turn:
+            time.sleep(min(time.monotonic() - began, LONGEST_PAUSE))
         receipts += [(where, receipt) for (where, _), receipt in zip(piece, found, strict=True)]
     return Imported(tuple(receipts), parsed.problems, parsed.left)
 
