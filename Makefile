@@ -11,10 +11,10 @@ STAMP  := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help first-hour install system test check lint types contracts format demo bench evaluate secrets clean
+.PHONY: help first-hour install install-hashed system test check lint types contracts audit sbom format demo bench evaluate secrets clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP)  ## Make .venv with everything for development (quick when nothing changed)
 
@@ -33,6 +33,13 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 	@echo "done: call $(BIN)/conclad, or activate it with: . $(BIN)/activate"
 
+install-hashed:  ## Like install, but every file must have its hash of requirements-hashed.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --no-compile --progress-bar off \
+	  --no-deps --require-hashes --requirement requirements-hashed.txt
+	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --editable .
+	@touch $(STAMP)
+
 system:  ## Install the Debian packages that some tests need, or say which are missing
 	@scripts/system-packages
 
@@ -42,7 +49,7 @@ WORKERS ?= auto --maxprocesses 4
 test: install system check  ## Everything that must hold before a change is merged
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
-check: lint types contracts  ## The quick part of `make test`: lint, types, import contracts
+check: lint types contracts audit  ## The quick part of `make test`: lint, types, contracts, advisories
 
 lint: install
 	$(BIN)/ruff check .
@@ -53,6 +60,15 @@ types: install
 
 contracts: install
 	$(BIN)/lint-imports
+
+audit: install  ## Known holes of the pinned set, where the package index tells of them
+	$(BIN)/python scripts/audit.py
+
+sbom: install  ## What the installation holds, as CycloneDX: dist/conclad.cdx.json
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+	  --output-reproducible --of JSON --output-file dist/conclad.cdx.json $(BIN)/python
+	@echo "dist/conclad.cdx.json"
 
 format: install  ## Let ruff put the code in order
 	$(BIN)/ruff check --fix .

@@ -51,7 +51,7 @@ def test_hadolint_has_nothing_to_say() -> None:
 def test_the_last_stage_is_small_pinned_and_not_root() -> None:
     text = DOCKERFILE.read_text()
     assert re.search(r"^ARG PYTHON=3\.11\.\d+-slim-\w+$", text, re.MULTILINE)
-    build, last = text.split("FROM python:${PYTHON}\n")
+    build, last = text.split("FROM python:${PYTHON}${PYTHON_DIGEST}\n")
     assert "AS build" in build
     assert re.search(r"^USER \d+:\d+$", last, re.MULTILINE)
     assert "HEALTHCHECK" in last
@@ -157,7 +157,7 @@ def test_health_is_cheap(tmp_path: Path) -> None:
 
 
 def test_the_image_carries_bytecode() -> None:
-    build, last = DOCKERFILE.read_text().split("FROM python:${PYTHON}\n")
+    build, last = DOCKERFILE.read_text().split("FROM python:${PYTHON}${PYTHON_DIGEST}\n")
     # Of what was installed, and of Python's own library, which the base image ships without.
     for stage in (build, last):
         assert "-m compileall" in stage
