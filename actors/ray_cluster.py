@@ -23,8 +23,8 @@ import ray
 from ray._private import ray_constants
 from ray._private import state as ray_state
 from ray._private import worker as ray_worker
-from ray._raylet import AuthenticationTokenLoader
-from ray._raylet import Config as RayConfig
+from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
+from ray._raylet import Config as RayConfig  # type: ignore[attr-defined]
 
 from monitor.config import Config
 from monitor.errors import ConcladError, ErrorKind
@@ -36,7 +36,7 @@ OBJECT_STORE_BYTES = 512 << 20
 LOCAL_TRIES = 3
 #: A head that refuses so many connections, or takes none for this time each, is gone.
 HEAD_TRIES, HEAD_SECONDS = 3, 2.0
-#: Without it Ray takes the address of the machine for its own, and listens on all of them.
+#: "0": Ray takes loopback for its own address and listens there; else on all of the machine's.
 ON_LOOPBACK = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ def _set(variables: Mapping[str, str | None]) -> None:
 
 def _read_variables_again() -> None:
     """Ray reads them when it is imported. Only before it starts: its threads need the token."""
-    ray_constants.ENABLE_RAY_CLUSTER = ray_constants.env_bool(ON_LOOPBACK, True)
+    ray_constants.ENABLE_RAY_CLUSTER = os.environ.get(ON_LOOPBACK) != "0"
     RayConfig.initialize("")
     AuthenticationTokenLoader.instance().reset_cache()
 

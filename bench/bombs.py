@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from bench.process_tree import memory, processor_seconds
 from monitor.images.decoder_process import FAULTS
 
 os.environ[FAULTS] = "1"
@@ -45,48 +46,6 @@ FILES = {"parquet dictionary": bombs.dictionary_bomb, "parquet pages": bombs.pag
 
 LIMIT = 2 << 30
 """What the whole embedder may take."""
-
-
-def processes() -> set[int]:
-    """This process and all below it."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int(
-                    (entry / "stat").read_text().split(")")[1].split()[1]
-                )
-            except OSError:
-                continue
-    ours = {os.getpid()}
-    while more := {child for child, parent in parents.items() if parent in ours} - ours:
-        ours |= more
-    return ours
-
-
-def memory() -> int:
-    """Bytes of this process and of all below it; what they share counts once."""
-    return sum(map(_proportional, processes()))
-
-
-def processor_seconds() -> float:
-    """Of this process and of all below it, those that have ended included."""
-    ticks = 0
-    for process in processes():
-        try:
-            words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        ticks += sum(map(int, words[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _proportional(process: int) -> int:
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
 
 
 @contextmanager

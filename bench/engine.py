@@ -3,11 +3,13 @@
     python -m bench.engine [--backbone embedded] [--data FILE.parquet] [--frame 1024]
 
 All ways take turns in one run, and the medians are compared, so that whatever else the machine
-does falls on each alike. `conclad score` is timed from its plan to its last verdict: reading,
-decoding, computing, judging and writing, with an engine of its own that has to warm up, which is
-a fifth of a second and why a turn should not be too short. The plain loops take some of the images
-only, for they are slow, and run in a process of their own, with the allocator as every Python
-process has it.
+does falls on each alike. The engine alone is the one that `conclad score` opens: with the precision
+and the size that `fit` has chosen. The plain loops take the backbone as it was trained. `conclad
+score` is timed from its plan to its last verdict: reading, decoding, computing, judging and
+writing, with an engine of its own that has to warm up, which is a fifth of a second and why a turn
+should not be too short. Processor time includes that of the decoders. The plain loops take some of
+the images only, for they are slow, and run in a process of their own, with the allocator as every
+Python process has it.
 
 With more than one thread torch waits by spinning: on a machine that others use too, the plain
 loop was seen at 0.9 and at 27 images/s within a minute. There, set OMP_NUM_THREADS=1 and read the
@@ -20,7 +22,6 @@ import argparse
 import io
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -34,6 +35,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
+from bench.process_tree import processor_seconds
+
 if TYPE_CHECKING:
     from monitor.backbones.engine import Engine
     from monitor.config import Config
@@ -44,7 +47,7 @@ PLAIN_IMAGES = 128
 ENGINE, EMBEDDING, SCORING = "engine, decoded before", "decode and engine", "conclad score"
 
 Timing = tuple[float, float]
-"""Seconds by the clock, and seconds of processor time in all threads."""
+"""Seconds by the clock, and seconds of processor time of this process and its decoders."""
 Turn = Callable[[], Timing]
 
 
@@ -106,8 +109,7 @@ def timed(work: Callable[[], object]) -> Timing:
 
 
 def now() -> Timing:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return time.perf_counter(), usage.ru_utime + usage.ru_stime
+    return time.perf_counter(), processor_seconds()
 
 
 def since(before: Timing) -> Timing:
@@ -129,7 +131,7 @@ def serve_plain(args: argparse.Namespace) -> None:
 def plain_turns(images: int) -> Iterator[dict[str, Turn]]:
     """The plain loops, each turn in the child; their times are for so many images."""
     child = subprocess.Popen(
-        [sys.executable, __file__, *sys.argv[1:], "--serve-plain"],
+        [sys.executable, "-m", "bench.engine", *sys.argv[1:], "--serve-plain"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -263,11 +265,14 @@ def main() -> None:
     if args.serve_plain:
         serve_plain(args)
         return
-    from monitor.jobs.from_config import open_engine_of
+    from monitor.jobs.from_config import as_fitted, open_engine_of, open_existing_store
 
     images = encoded_images(args.data, args.frame, args.images)
     with tempfile.TemporaryDirectory() as temporary, plain_turns(len(images)) as turns:
         config = fitted(args, images[:256], Path(temporary))
+        # As `score` will: with the precision and the size that fit has chosen.
+        with open_existing_store(config) as store:
+            config = as_fitted(config, store)
         with open_engine_of(config) as engine:
             ours = our_turns(engine, config, images, Path(temporary))
             for turn in ours.values():
@@ -277,7 +282,9 @@ def main() -> None:
             for _ in range(args.rounds):
                 for name, turn in turns.items():
                     times[name].append(turn())
+            size = engine.backbone.preprocessing.size
             print(f"{args.backbone} on {engine.runtime}, {engine.fingerprint.precision}, ", end="")
+            print(f"{size} px, ", end="")
             print(f"{engine.workers} workers, {len(images)} images a turn, {args.rounds} turns")
     warn_of_neighbours()
     report(times, len(images))

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_a_hole_fails_the_audit_and_an_index_without_advisories_does_not(
 ) -> None:
     from scripts import audit
 
-    def found(*dependencies: dict[str, object]) -> int:
+    def found(*dependencies: Mapping[str, object]) -> int:
         monkeypatch.setattr(audit, "audit", lambda pins: list(dependencies))
         return audit.main()
 
