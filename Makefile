@@ -97,7 +97,7 @@ evaluate: install $(filter $(SCENES),$(DATA))  ## Compare all methods on DATA (l
 	$(BIN)/conclad evaluate $(foreach file,$(DATA),--data $(file)) --plan $(PLAN) \
 	  --initial 4 --increment 2 --out out/evaluate
 
-# What takes minutes; BENCH=chaos, soak, quality, drill, bombs, fuzz_feed or 'fuzz rows' runs one of the long ones.
+# What takes minutes; BENCH=chaos, soak, quality, drill, bombs or fuzz_feed runs one of the long ones.
 BENCH ?= scoring inner_loop rare_class small_classes engine score listing store metrics desk \
   latency throughput scale
 
