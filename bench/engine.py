@@ -4,12 +4,12 @@
 
 All ways take turns in one run, and the medians are compared, so that whatever else the machine
 does falls on each alike. The engine alone is the one that `conclad score` opens: with the precision
-and the size that `fit` has chosen. The plain loops take the backbone as it was trained. `conclad
-score` is timed from its plan to its last verdict: reading, decoding, computing, judging and
-writing, with an engine of its own that has to warm up, which is a fifth of a second and why a turn
-should not be too short. Processor time includes that of the decoders. The plain loops take some of
-the images only, for they are slow, and run in a process of their own, with the allocator as every
-Python process has it.
+and the size that `fit` has chosen, unless --precision and --size say which. The plain loops take
+the backbone as it was trained. `conclad score` is timed from its plan to its last verdict: reading,
+decoding, computing, judging and writing, with an engine of its own that has to warm up, which is a
+fifth of a second and why a turn should not be too short. Processor time includes that of the
+decoders. The plain loops take some of the images only, for they are slow, and run in a process of
+their own, with the allocator as every Python process has it.
 
 With more than one thread torch waits by spinning: on a machine that others use too, the plain
 loop was seen at 0.9 and at 27 images/s within a minute. There, set OMP_NUM_THREADS=1 and read the
@@ -209,6 +209,7 @@ def fitted(args: argparse.Namespace, images: Sequence[bytes], folder: Path) -> C
         "backbone.name": args.backbone,
         "backbone.engine": args.runtime,
         "backbone.precision": args.precision,
+        "backbone.size": args.size,
         "state.dir": folder / "state",
     }
     (folder / "empty.yaml").touch()
@@ -241,6 +242,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--backbone", default="embedded")
     parser.add_argument("--runtime", default="auto")
     parser.add_argument("--precision", default="auto")
+    parser.add_argument("--size", default="auto", help="pixels a side that the backbone sees")
     parser.add_argument("--data", type=Path, help="Parquet file with a column 'image'")
     parser.add_argument("--frame", type=int, help="make them JPEGs of so many pixels a side")
     parser.add_argument("--images", type=int, default=1024, help="images in each turn")
