@@ -144,7 +144,7 @@ def difference(ask: Ask) -> models.DifferenceOut:
         to=found.to,
         gained=list(found.gained),
         lost=list(found.lost),
-        renamed=list(found.renamed),
+        renamed=[list(pair) for pair in found.renamed],
         sentences=found.sentences(),
     )
 

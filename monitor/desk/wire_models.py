@@ -264,7 +264,8 @@ class DifferenceOut(Outgoing):
     to: int
     gained: list[str]
     lost: list[str]
-    renamed: list[tuple[str, str]]
+    renamed: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
+    """From which name to which."""
     sentences: list[str]
 
 

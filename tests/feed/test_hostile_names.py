@@ -30,7 +30,7 @@ HOSTILE = [
     "cam\u2028line",
     "\x1b]0;owned\x07",
     "7" * (NAME_LONGEST + 1),
-    "7" * 1_000_000,
+    "7" * 10_000_000,
 ]
 HARMLESS = [
     "' OR 1=1 --",
