@@ -31,7 +31,7 @@ from monitor.pipeline.file_intake import FileIntake, IntakeResult, set_file_asid
 from monitor.pipeline.worker_tasks import EmbedBatch
 from monitor.plain_text import visible
 from monitor.store import Store
-from monitor.store.faults import declare, fault_point
+from monitor.store.atomic_files import declare, fault_point
 from monitor.store.records import Count, Lease
 
 declare("coordinator.before_quarantine", "coordinator.after_quarantine")

@@ -59,8 +59,8 @@ from monitor.pipeline.worker_tasks import (
     UpdaterTools,
 )
 from monitor.store import NewClass, Store, VersionUpdate, commit_version, compact, recover
+from monitor.store.batch_commit_plan import LABELS
 from monitor.store.records import Count
-from monitor.store.score_histogram import LABELS
 from monitor.store.states import ClassOrigin
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -17,7 +17,7 @@ from monitor.people.exchange.label_studio import to_tasks
 from monitor.people.exchange.parsed_answers import take_in
 from monitor.people.exchange.question_records import QuestionRecord, read_questions
 from monitor.people.exchange.read_answers import read_answers
-from monitor.store.thumbnails import get_thumbnail
+from monitor.store.exemplars import get_thumbnail
 
 _ENDINGS = {"csv": "a.csv", "jsonl": "a.jsonl", "label-studio": "a.json"}
 

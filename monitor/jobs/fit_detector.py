@@ -31,12 +31,11 @@ from monitor.novelty.detector import Detector
 from monitor.novelty.errors import MissingLabels
 from monitor.novelty.trigger.noticeable_share import Sensitivity, sensitivity
 from monitor.store import Store, Transaction
-from monitor.store.exemplars import Exemplar, keep_exemplars
+from monitor.store.exemplars import Exemplar, keep_exemplars, put_thumbnail
 from monitor.store.records import Version
 from monitor.store.shared_names import SENSITIVITY
 from monitor.store.snapshots import content_hash
 from monitor.store.states import ClassOrigin
-from monitor.store.thumbnails import put_thumbnail
 from monitor.store.version_commit import NewClass, VersionUpdate, commit_version
 
 

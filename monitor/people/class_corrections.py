@@ -15,10 +15,10 @@ from monitor.people.class_names import clean_name
 from monitor.people.errors import NotPossible
 from monitor.people.version_manifest import knowledge_of
 from monitor.store.errors import ClassNameTaken, WrongState
-from monitor.store.records import ClassRow, Count, Version
+from monitor.store.records import ClassRow, Count, Occurrence, Version
 from monitor.store.snapshots import load_snapshot
 from monitor.store.store import Store, Transaction
-from monitor.store.version_commit import Occurrence, VersionUpdate, commit_version
+from monitor.store.version_commit import VersionUpdate, commit_version
 
 TRIES = 5
 """An inner loop may publish while we compute. It does so once in many minutes, so a second try

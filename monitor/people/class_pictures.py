@@ -13,12 +13,12 @@ from monitor.store.exemplars import (
     exemplars_of,
     keep_exemplars,
     shown_by_exemplars,
+    thumbnail_name,
 )
 from monitor.store.output_files import BY_PSEUDO_LABEL
 from monitor.store.states import QuestionState
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import answers, questions
-from monitor.store.thumbnails import thumbnail_name
 
 PICTURES = 8
 """Pictures of a class that outlast those of its questions; as many as a fit keeps."""

@@ -14,15 +14,13 @@ from monitor.novelty.detector import Detector, KnownClass
 from monitor.people.class_corrections import Changed, living, operation_id, publish_change
 from monitor.people.errors import NotPossible
 from monitor.store.errors import NotFound
-from monitor.store.exemplars import exemplars_of, keep_exemplars
+from monitor.store.exemplars import exemplars_of, keep_exemplars, thumbnail_name
 from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, feature_matrix, read_table
-from monitor.store.records import Count
+from monitor.store.records import Count, Occurrence
 from monitor.store.retention import forget_thumbnails
 from monitor.store.shared_names import WRONG_LABELS
 from monitor.store.states import VersionState
 from monitor.store.store import Store, Transaction
-from monitor.store.thumbnails import thumbnail_name
-from monitor.store.version_commit import Occurrence
 
 
 @dataclass(frozen=True, slots=True)

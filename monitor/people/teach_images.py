@@ -33,11 +33,11 @@ from monitor.pipeline.question_rounds import confirmable
 from monitor.store.errors import WrongState
 from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
 from monitor.store.pool_images import find_in_pools, open_questions
-from monitor.store.records import ClassRow, Version
+from monitor.store.records import ClassRow, Occurrence, Version
 from monitor.store.snapshots import load_snapshot
 from monitor.store.states import ClassOrigin, VersionState
 from monitor.store.store import Store, Transaction
-from monitor.store.version_commit import NewClass, Occurrence, VersionUpdate, commit_version
+from monitor.store.version_commit import NewClass, VersionUpdate, commit_version
 
 ASIDE = "set_aside"
 """Notes by image: what people called no image, by whom and in which action."""

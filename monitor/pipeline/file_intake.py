@@ -13,7 +13,7 @@ from monitor.feed.feed_storage import FeedFile, FeedStorage, by_arrival
 from monitor.feed.parquet_footer import same_file
 from monitor.feed.unfinished_files import UnfinishedFile, is_overdue, wait_for
 from monitor.store import Store, Transaction
-from monitor.store.faults import declare, fault_point
+from monitor.store.atomic_files import declare, fault_point
 from monitor.store.ledger import FilePlan, Listing
 from monitor.store.records import FileRow, FileStat, Lease
 from monitor.store.states import FileState

@@ -20,7 +20,7 @@ from monitor.novelty.trigger.settings import TriggerSettings
 from monitor.pipeline.inner_loop_driver import LoopConclusion
 from monitor.pipeline.pool_inspection import PoolInspection
 from monitor.store import ScoredBatch, Transaction
-from monitor.store.pool_transitions import PoolEvent
+from monitor.store.pools import PoolEvent
 from monitor.store.records import Count
 from monitor.store.shared_names import DRIFT, DRIFT_STATES
 from monitor.store.states import PoolState

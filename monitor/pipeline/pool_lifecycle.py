@@ -1,6 +1,6 @@
 """Takes pools from full to finished, one durable step at a time.
 
-:mod:`monitor.store.pool_transitions` has the table of states and events. Each arrow in it is one
+:mod:`monitor.store.pools` has the table of states and events. Each arrow in it is one
 transaction, and between two of them nothing is remembered that the store does not hold: whoever
 starts again with the same store takes the next step as if nothing had happened.
 
@@ -65,6 +65,7 @@ from monitor.pipeline.worker_tasks import (
     SettlePool,
 )
 from monitor.store import Store, Transaction
+from monitor.store.atomic_files import declare, fault_point
 from monitor.store.errors import (
     BudgetExceeded,
     ClassNameTaken,
@@ -73,8 +74,7 @@ from monitor.store.errors import (
     WrongState,
 )
 from monitor.store.exemplars import want_pictures
-from monitor.store.faults import declare, fault_point
-from monitor.store.pool_transitions import PoolEvent
+from monitor.store.pools import PoolEvent
 from monitor.store.records import Count, Lease, Pool
 from monitor.store.states import PoolState
 

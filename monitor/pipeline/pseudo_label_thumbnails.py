@@ -17,11 +17,11 @@ from monitor.store.exemplars import (
     Unpainted,
     exemplars_of,
     keep_exemplars,
+    put_thumbnail,
     unpainted,
     want_pictures,
 )
 from monitor.store.output_files import BY_PSEUDO_LABEL
-from monitor.store.thumbnails import put_thumbnail
 
 #: Of each class, the conclusions that were least certain: what is wrong is most likely there, and
 #: a person looks through two dozen pictures at a glance.

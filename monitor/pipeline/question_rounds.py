@@ -11,7 +11,7 @@ from monitor.novelty.detector import Detector
 from monitor.pipeline.pool_samples import PoolSamples
 from monitor.store import Transaction
 from monitor.store.errors import NotFound
-from monitor.store.pool_transitions import PoolEvent
+from monitor.store.pools import PoolEvent
 from monitor.store.records import ClassRow, Count, Pool, PoolSample, Question
 from monitor.store.states import AnswerKind, ClassOrigin, QuestionState
 

@@ -38,8 +38,8 @@ from monitor.store.output_files import (
     read_table,
     table,
 )
+from monitor.store.output_files import final_name as named
 from monitor.store.records import Count, Lease, Pool, Version
-from monitor.store.recovery import settled as named
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from monitor.novelty.detector import Detector
 from monitor.pipeline.pool_samples import PoolSamples
 from monitor.store.output_files import BY_PERSON, read_table
+from monitor.store.output_files import final_name as named
 from monitor.store.records import Question
-from monitor.store.recovery import settled as named
 from monitor.store.states import AnswerKind, VersionState
 from monitor.store.store import Store, Transaction
 

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from monitor.store.batch_commit import CommittedBatch, ScoredBatch, commit_batches
     from monitor.store.compaction import compact
     from monitor.store.integrity_check import Finding, Severity, check, repair
+    from monitor.store.records import Occurrence
     from monitor.store.recovery import Recovered, recover
     from monitor.store.retention import drop_spools, drop_thumbnails
-    from monitor.store.settled_commit import commit_settled
+    from monitor.store.settled_verdicts import commit_settled
     from monitor.store.snapshots import (
         load_detector,
         load_snapshot,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from monitor.store.store import Store, Transaction
     from monitor.store.version_commit import (
         NewClass,
-        Occurrence,
         VersionUpdate,
         commit_version,
         refuse_version,
@@ -64,7 +64,7 @@ _HOME = {
     "CommittedBatch": "batch_commit",
     "Finding": "integrity_check",
     "NewClass": "version_commit",
-    "Occurrence": "version_commit",
+    "Occurrence": "records",
     "Recovered": "recovery",
     "ScoredBatch": "batch_commit",
     "Severity": "integrity_check",
@@ -73,7 +73,7 @@ _HOME = {
     "VersionUpdate": "version_commit",
     "check": "integrity_check",
     "commit_batches": "batch_commit",
-    "commit_settled": "settled_commit",
+    "commit_settled": "settled_verdicts",
     "commit_version": "version_commit",
     "compact": "compaction",
     "drop_spools": "retention",

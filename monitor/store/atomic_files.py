@@ -4,6 +4,18 @@ A file is first *staged* under a temporary name that starts with a dot (Parquet 
 those), made durable, and then *published* under its name in one step. On a local disk that is
 write, fsync, rename, fsync of the folder; on an object store the copy to the final key is
 atomic by itself and durable when it returns.
+
+Before and after every durable action there is a *fault point*, a named place at which a test can
+kill the process. It costs one look into the environment and does nothing else, unless
+``CONCLAD_FAULT`` names it: then the process dies as if the power had gone (SIGKILL: no cleanup, no
+``finally``). ``name:3`` dies at the third pass. Modules declare their points when they are
+imported, so a test can walk over all of them and a mistyped name fails at once instead of never
+firing.
+
+>>> declare("example.before_write")
+>>> fault_point("example.before_write")
+>>> "example.before_write" in declared()
+True
 """
 
 from __future__ import annotations
@@ -12,7 +24,9 @@ import contextlib
 import hashlib
 import io
 import os
+import signal
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,6 +41,38 @@ from monitor.store.file_modes import FILE_MODE, FOLDER_MODE
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
+
+
+VARIABLE = "CONCLAD_FAULT"
+
+_declared: set[str] = set()
+_passes: Counter[str] = Counter()
+
+
+def declare(*names: str) -> None:
+    """Register names; declaring one twice is harmless (modules may be reloaded)."""
+    _declared.update(names)
+
+
+def declared(prefix: str = "") -> tuple[str, ...]:
+    """All names of the modules imported so far that start with ``prefix``, sorted."""
+    return tuple(sorted(name for name in _declared if name.startswith(prefix)))
+
+
+def fault_point(name: str) -> None:
+    """Die here if the environment says so."""
+    if name not in _declared:
+        raise LookupError(f"fault point {name!r} was never declared")
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return
+    target, _, turn = wanted.partition(":")
+    if target != name:
+        return
+    _passes[name] += 1
+    if _passes[name] == int(turn or 1):
+        os.kill(os.getpid(), signal.SIGKILL)
+
 
 #: Read files in pieces of this size when hashing: large enough to be cheap per call, small
 #: enough that the check of a large state stays flat in memory.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlalchemy.exc import IntegrityError
 
-from monitor.store.atomic_files import Staged, settle_all
+from monitor.store.atomic_files import Staged, declare, fault_point, settle_all
 from monitor.store.batch_commit_plan import (
     PlannedCommit,
     ScoredBatch,
@@ -18,7 +18,6 @@ from monitor.store.batch_commit_plan import (
     validate,
 )
 from monitor.store.errors import StoreError
-from monitor.store.faults import declare, fault_point
 from monitor.store.output_files import STAGING, Span, output_name, spool_name, stage_table
 from monitor.store.records import Batch, Lease, OutputFile, PoolMember
 from monitor.store.spooled_features import FeaturesMissing, SpooledFeatures, count_above, staged_as

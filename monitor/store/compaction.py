@@ -27,12 +27,10 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from monitor.store.atomic_files import Folder
-from monitor.store.faults import declare, fault_point
-from monitor.store.output_files import KINDS, Span, covered, output_name
+from monitor.store.atomic_files import Folder, declare, fault_point
+from monitor.store.output_files import KINDS, Span, covered, final_name, output_name
 from monitor.store.records import Lease, OutputFile
-from monitor.store.recovery import settled
-from monitor.store.settled_rows import KEY, last_of_each
+from monitor.store.settled_verdicts import KEY, last_of_each
 from monitor.store.store import Store, Transaction
 
 declare(
@@ -190,7 +188,7 @@ def _merge(store: Store, kind: str, parts: Sequence[OutputFile], lease: Lease) -
     """Steps 3 to 5; False when the parts changed in between (a purge), which is no harm."""
     span = Span(parts[0].first, parts[-1].last)
     name = output_name(kind, span)
-    names = [settled(store.folder, part) for part in parts]
+    names = [final_name(store.folder, part) for part in parts]
     merged = _Merged(store.folder, kind, names)
     staged = store.folder.stage(name, merged.write)
     fault_point("compact.after_stage")

@@ -1,18 +1,29 @@
-"""Pictures that show what a class looks like, kept for as long as the class needs them.
+"""Pictures that show what a class looks like, and the thumbnails among which they lie.
 
-They lie among the thumbnails; a note for each class names them. What is known about where a
-picture came from is kept beside it, so that a purge of a source also finds these. Pictures that
-have yet to be painted are notes as well, by the pool that they lie in.
+Exemplars are kept for as long as the class needs them; a note for each class names them. What is
+known about where a picture came from is kept beside it, so that a purge of a source also finds
+these. Pictures that have yet to be painted are notes as well, by the pool that they lie in.
+
+Thumbnails are small pictures for the desk, addressed by their content. The name is the SHA-256 of
+the bytes, so the same crop is kept once, a link never shows another picture, and no path ever comes
+from a request: a name that is not 64 hex digits is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from monitor.store.store import Transaction
+from monitor.store.atomic_files import Folder
+from monitor.store.errors import NotFound
+
+if TYPE_CHECKING:
+    from monitor.store.store import Transaction
+
 
 ROOM = "exemplars"
 UNPAINTED = "unpainted"
@@ -154,3 +165,31 @@ def _from_json(entry: Any) -> Exemplar:
     return Exemplar(
         **{**entry, "captured_at": datetime.fromisoformat(captured_at) if captured_at else None}
     )
+
+
+THUMBNAILS = "thumbnails"
+
+_NAME = re.compile(r"^[0-9a-f]{64}$")
+
+
+def thumbnail_name(digest: str) -> str:
+    """Spread over 256 folders, so that none grows too long to list."""
+    if not _NAME.match(digest):
+        raise NotFound(f"thumbnail {digest[:80]!r}: not the name of a picture")
+    return f"{THUMBNAILS}/{digest[:2]}/{digest}"
+
+
+def put_thumbnail(folder: Folder, data: bytes) -> str:
+    """Keep a picture; returns its name."""
+    digest = hashlib.sha256(data).hexdigest()
+    name = thumbnail_name(digest)
+    if folder.size(name) != len(data):
+        folder.write(name, data)
+    return digest
+
+
+def get_thumbnail(folder: Folder, digest: str) -> bytes:
+    try:
+        return folder.read(thumbnail_name(digest))
+    except FileNotFoundError as error:
+        raise NotFound(f"thumbnail {digest}: is not kept (any more)") from error

@@ -12,19 +12,17 @@ from monitor.store.account import uneven_files
 from monitor.store.atomic_files import FolderEntry, is_temporary
 from monitor.store.compaction import COMPACTED, clear_leftovers, leftovers
 from monitor.store.errors import SnapshotError
-from monitor.store.exemplars import shown_by_exemplars
-from monitor.store.findings import Finding, Severity
-from monitor.store.output_files import KINDS, STAGING, Span, count_rows, spool_folder
+from monitor.store.exemplars import THUMBNAILS, shown_by_exemplars, thumbnail_name
+from monitor.store.integrity_findings import Finding, Severity
+from monitor.store.integrity_settled import settled_findings
+from monitor.store.output_files import KINDS, STAGING, Span, count_rows, spool_folder, standing
 from monitor.store.records import OutputFile, PoolMember
-from monitor.store.recovery import promises, standing
-from monitor.store.settled_check import settled_findings
+from monitor.store.recovery import promises
 from monitor.store.shared_names import IMAGES
 from monitor.store.snapshots import verify_snapshot
 from monitor.store.states import BatchState, FileState, QuestionState, VersionState
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import batches, counters, files, pool_members, pools, questions
-from monitor.store.thumbnails import FOLDER as THUMBNAILS
-from monitor.store.thumbnails import thumbnail_name
 
 __all__ = ["Finding", "Severity", "check", "repair"]
 

@@ -22,9 +22,8 @@ from sqlalchemy import (
 from monitor.plain_text import visible
 from monitor.store.errors import NotFound, WrongState
 from monitor.store.records import Batch, FileRow, FileStat
-from monitor.store.repository import Repository, chunks
 from monitor.store.states import BatchState, FileState
-from monitor.store.tables import batches, files
+from monitor.store.tables import Repository, batches, chunks, files
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from datetime import datetime
 from sqlalchemy import Connection, func, insert, inspect, select
 
 from monitor.store import tables as schema
+from monitor.store.atomic_files import declare, fault_point
 from monitor.store.errors import SchemaTooNew, SchemaTooOld
-from monitor.store.faults import declare, fault_point
 
 declare("migrate.before_commit", "migrate.after_commit")
 

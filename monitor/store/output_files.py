@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from monitor.store.atomic_files import Folder, Staged
 from monitor.store.errors import TableMismatch
+from monitor.store.records import OutputFile, PoolMember
 
 _TIME = pa.timestamp("us", tz="UTC")
 
@@ -333,3 +334,20 @@ def count_rows(folder: Folder, name: str) -> int:
     """From the footer alone."""
     with folder.filesystem.open_input_file(folder.path(name)) as file:
         return int(pq.ParquetFile(file).metadata.num_rows)
+
+
+def standing(folder: Folder, file: OutputFile | PoolMember) -> str | None:
+    """Where a committed file is: under its name, still staged, or (None) nowhere."""
+    if folder.size(file.name) is not None:
+        return file.name
+    if file.staged is not None and folder.size(file.staged) is not None:
+        return file.staged
+    # Between the two looks its owner may have named it.
+    return file.name if folder.size(file.name) is not None else None
+
+
+def final_name(folder: Folder, file: OutputFile | PoolMember) -> str:
+    """The final name of a committed file, which it gets now if it has none yet."""
+    if file.staged is not None and folder.size(file.name) is None:
+        folder.settle(file.staged, file.name)
+    return file.name

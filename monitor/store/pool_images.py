@@ -9,10 +9,9 @@ from sqlalchemy import select
 
 from monitor.store.atomic_files import Folder
 from monitor.store.output_files import read_table
-from monitor.store.repository import chunks
 from monitor.store.states import QuestionState
 from monitor.store.store import Store, Transaction
-from monitor.store.tables import pool_members, questions
+from monitor.store.tables import chunks, pool_members, questions
 
 Key = tuple[str, str]
 """A source and an image id."""

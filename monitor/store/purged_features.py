@@ -24,10 +24,9 @@ from sqlalchemy import select
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.store.errors import WrongState
-from monitor.store.output_files import feature_matrix, read_table
-from monitor.store.pool_transitions import FINISHED_POOLS
+from monitor.store.output_files import feature_matrix, final_name, read_table
+from monitor.store.pools import FINISHED_POOLS
 from monitor.store.records import Version
-from monitor.store.recovery import settled
 from monitor.store.snapshots import load_snapshot, publish_snapshot
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import detector_versions, pools
@@ -116,7 +115,7 @@ def _spooled(store: Store, pools: Iterable[int]) -> dict[tuple[str, str], bytes]
         with store.reading() as tx:
             members = tx.pools.members(pool_id)
         for member in members:
-            spool = read_table(store.folder, settled(store.folder, member))
+            spool = read_table(store.folder, final_name(store.folder, member))
             keys = zip(
                 *(spool.column(n).to_pylist() for n in ("source_id", "image_id")), strict=True
             )

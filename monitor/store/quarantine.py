@@ -10,9 +10,8 @@ from sqlalchemy import delete, func, select, update
 
 from monitor.store.errors import NotFound
 from monitor.store.records import FileRow
-from monitor.store.repository import Repository, chunks
 from monitor.store.states import SET_ASIDE, BatchState, FileState
-from monitor.store.tables import batches, files
+from monitor.store.tables import Repository, batches, chunks, files
 
 _ASIDE = batches.c.state == BatchState.QUARANTINED
 

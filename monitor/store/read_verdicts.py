@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.store.errors import NotFound, WrongState
-from monitor.store.output_files import KNOWN, NOVEL, SETTLED_VERDICTS, VERDICTS
+from monitor.store.output_files import KNOWN, NOVEL, SETTLED_VERDICTS, VERDICTS, final_name
 from monitor.store.records import ClassRow, OutputFile
-from monitor.store.recovery import settled
-from monitor.store.settled_rows import KEY, LOOKS, May, row_groups, standing_rows
+from monitor.store.settled_verdicts import KEY, LOOKS, May, row_groups, standing_rows
 from monitor.store.store import Store, Transaction
 
 #: What a filter can ask for: a settled verdict, or an immediate one that nothing has settled yet.
@@ -281,7 +280,7 @@ def _read(
     store: Store, output: OutputFile, listed: Sequence[OutputFile], may: dict[str, May]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file; if it has been merged since it was listed, its part of the merged one."""
-    name, skipped = settled(store.folder, output), 0
+    name, skipped = final_name(store.folder, output), 0
     begun = False
     for look in reversed(range(LOOKS)):
         try:

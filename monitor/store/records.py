@@ -279,3 +279,12 @@ class Lease:
     def is_held(self, now: datetime) -> bool:
         """Whether a process holds it, by the clock."""
         return not self.is_released and self.expires_at > now
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """An event to be written in the same transaction."""
+
+    kind: str
+    payload: Mapping[str, Any]
+    source: str | None = None

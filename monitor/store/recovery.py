@@ -6,18 +6,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from monitor.store.atomic_files import Folder
-from monitor.store.faults import declare, fault_point
-from monitor.store.output_files import STAGING, Span
-from monitor.store.records import Lease, OutputFile, PoolMember
-from monitor.store.repository import chunks
+from monitor.store.atomic_files import declare, fault_point
+from monitor.store.output_files import STAGING
+from monitor.store.records import Lease
 from monitor.store.store import Store, Transaction
-from monitor.store.tables import outputs, pool_members
+from monitor.store.tables import chunks, outputs, pool_members
 
 declare("recover.start", "recover.after_name", "recover.after_remove")
-
-#: Folders whose files a batch brings.
-BATCH_FOLDERS = ("verdicts", "rejected", "features")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +30,6 @@ def recover(store: Store, lease: Lease | None = None) -> Recovered:
        lease can no longer commit.
     2. Staged files that the database knows are committed: they get their names.
     3. All other staged files belong to tries that never committed: they are removed.
-    4. So are files that stand under the name of a batch which is still to do. Only conclad
-       before layout 2 named files before committing them.
 
     Interrupted itself, it can simply be called again.
 
@@ -53,10 +46,7 @@ def recover(store: Store, lease: Lease | None = None) -> Recovered:
         promised = promises(tx, waiting)
         named = [name for staged, name in promised.items() if store.folder.settle(staged, name)]
         fault_point("recover.after_name")
-        removed = [
-            *(staged for staged in waiting if staged not in promised),
-            *_named_too_early(store.folder, tx),
-        ]
+        removed = [staged for staged in waiting if staged not in promised]
         for name in removed:
             store.folder.delete(name)
         fault_point("recover.after_remove")
@@ -73,31 +63,3 @@ def promises(tx: Transaction, staged: list[str]) -> dict[str, str]:
             )
             found.update({row.staged: row.name for row in rows})
     return found
-
-
-def standing(folder: Folder, file: OutputFile | PoolMember) -> str | None:
-    """Where a committed file is: under its name, still staged, or (None) nowhere."""
-    if folder.size(file.name) is not None:
-        return file.name
-    if file.staged is not None and folder.size(file.staged) is not None:
-        return file.staged
-    # Between the two looks its owner may have named it.
-    return file.name if folder.size(file.name) is not None else None
-
-
-def settled(folder: Folder, file: OutputFile | PoolMember) -> str:
-    """The final name of a committed file, which it gets now if it has none yet."""
-    if file.staged is not None and folder.size(file.name) is None:
-        folder.settle(file.staged, file.name)
-    return file.name
-
-
-def _named_too_early(folder: Folder, tx: Transaction) -> list[str]:
-    single = {
-        entry.name: span.first
-        for kind in BATCH_FOLDERS
-        for entry in folder.list(kind)
-        if (span := Span.parse(entry.name)) is not None and span == Span(span.first, span.first)
-    }
-    pending = tx.batches.pending_among(single.values())
-    return [name for name, batch in single.items() if batch in pending]

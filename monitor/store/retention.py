@@ -12,17 +12,15 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, select, update
 
-from monitor.store.exemplars import shown_by_exemplars
-from monitor.store.faults import declare, fault_point
+from monitor.store.atomic_files import declare, fault_point
+from monitor.store.exemplars import shown_by_exemplars, thumbnail_name
 from monitor.store.output_files import (
     spool_folder,
 )
-from monitor.store.pool_transitions import FINISHED_POOLS
-from monitor.store.settlements import is_settled
+from monitor.store.pools import FINISHED_POOLS, is_settled
 from monitor.store.states import QuestionState
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import pools, questions
-from monitor.store.thumbnails import thumbnail_name
 
 declare("retention.after_forget_pool")
 

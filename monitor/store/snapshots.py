@@ -29,7 +29,7 @@ from safetensors.numpy import load, save
 from monitor.novelty.detector import Detector
 from monitor.novelty.detector_state import from_state, to_state
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.store.atomic_files import Folder
+from monitor.store.atomic_files import Folder, declare, fault_point
 from monitor.store.errors import (
     BackboneMismatch,
     SnapshotExists,
@@ -37,7 +37,6 @@ from monitor.store.errors import (
     SnapshotTampered,
     SnapshotTruncated,
 )
-from monitor.store.faults import declare, fault_point
 from monitor.store.snapshot_manifest import (
     FORMAT,
     MANIFEST,

@@ -14,18 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import select, update
 
+from monitor.store.atomic_files import declare, fault_point
 from monitor.store.errors import StoreBusy, WrongState
-from monitor.store.exemplars import forget_exemplars
-from monitor.store.faults import declare, fault_point
-from monitor.store.output_files import KINDS, Span, output_name, read_table, stage_table
+from monitor.store.exemplars import forget_exemplars, thumbnail_name
+from monitor.store.output_files import KINDS, Span, final_name, output_name, read_table, stage_table
 from monitor.store.purged_features import Discovered, forget_features
 from monitor.store.records import OutputFile, Pool
-from monitor.store.recovery import settled
 from monitor.store.retention import drop_spool, forget_thumbnails
 from monitor.store.shared_names import WRONG_LABELS
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import events, pools, questions
-from monitor.store.thumbnails import thumbnail_name
 
 declare(
     "purge.after_stage",
@@ -114,7 +112,7 @@ def _taught(store: Store, source: str, before: datetime) -> list[Discovered]:
         outputs = [*tx.outputs.of_kind("discoveries"), *tx.outputs.of_kind("held")]
     found: list[Discovered] = []
     for output in outputs:
-        rows = read_table(store.folder, settled(store.folder, output))
+        rows = read_table(store.folder, final_name(store.folder, output))
         for row in rows.filter(_matches(rows, source, before)).to_pylist():
             version = row["detector_version"] or output.first
             found.append(Discovered(row["class_id"], version, source, row["image_id"], row["pool"]))
@@ -151,7 +149,7 @@ def _holds(store: Store, tx: Transaction, pool_id: int, source: str, before: dat
     columns = ["source_id", "captured_at"]
     return any(
         pc.any(_matches(read_table(store.folder, name, columns), source, before)).as_py()
-        for name in (settled(store.folder, member) for member in tx.pools.members(pool_id))
+        for name in (final_name(store.folder, member) for member in tx.pools.members(pool_id))
     )
 
 
@@ -179,7 +177,7 @@ def _purge_output(store: Store, output: OutputFile, source: str, before: datetim
     timed = "captured_at" in KINDS[output.kind].schema.names
     if not timed and output.committed_at >= before:
         return 0
-    found = read_table(store.folder, settled(store.folder, output))
+    found = read_table(store.folder, final_name(store.folder, output))
     matches = _matches(found, source, before)
     gone = int(pc.sum(matches).as_py() or 0)
     if gone == 0:

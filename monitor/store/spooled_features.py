@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monitor.store.atomic_files import Folder, Staged
+from monitor.store.atomic_files import Folder, Staged, declare, fault_point
 from monitor.store.errors import StoreError
-from monitor.store.faults import declare, fault_point
 from monitor.store.output_files import STAGING, read_table, stage_table
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from monitor.novelty.detector import Detector
-from monitor.store.atomic_files import Staged
+from monitor.store.atomic_files import Staged, declare, fault_point
 from monitor.store.errors import StoreError, WrongState
-from monitor.store.faults import declare, fault_point
 from monitor.store.output_files import (
     DISCOVERIES,
     Span,
@@ -20,8 +19,8 @@ from monitor.store.output_files import (
     read_table,
     stage_table,
 )
-from monitor.store.pool_transitions import PoolEvent
-from monitor.store.records import Count, Lease, OutputFile, Version
+from monitor.store.pools import PoolEvent
+from monitor.store.records import Count, Lease, Occurrence, OutputFile, Version
 from monitor.store.snapshots import Snapshot, content_hash, publish_snapshot
 from monitor.store.states import ClassOrigin, VersionState
 from monitor.store.store import Store, Transaction
@@ -50,15 +49,6 @@ class NewClass:
     id: str
     name: str
     origin: ClassOrigin
-
-
-@dataclass(frozen=True, slots=True)
-class Occurrence:
-    """An event to be written in the same transaction."""
-
-    kind: str
-    payload: Mapping[str, Any]
-    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitor.store.errors import StoreError
-from monitor.store.exemplars import exemplars_of
+from monitor.store.exemplars import exemplars_of, get_thumbnail
 from monitor.store.records import Event
 from monitor.store.store import Store
-from monitor.store.thumbnails import get_thumbnail
 
 PICTURES = 4
 """In one message: what fits on a phone without scrolling."""

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from monitor.config import Config
-from monitor.store.faults import VARIABLE
+from monitor.store.atomic_files import VARIABLE
 
 # A server that has imported everything once: each run is a fork of it, and starts at once.
 _server = multiprocessing.get_context("forkserver")

@@ -18,7 +18,7 @@ from monitor.config import Config
 from monitor.jobs.from_config import open_engine_of
 from monitor.pipeline.worker_tasks import Role, Task
 from monitor.store import Store
-from monitor.store.faults import VARIABLE
+from monitor.store.atomic_files import VARIABLE
 
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(

@@ -32,7 +32,7 @@ from monitor.people.exchange.parsed_answers import Parsed, take_in
 from monitor.people.pseudo_labels import assigned_to, mark_wrong
 from monitor.people.version_history import refuse, release, rollback
 from monitor.store import Store, check
-from monitor.store.pool_transitions import FINISHED_POOLS
+from monitor.store.pools import FINISHED_POOLS
 from monitor.store.records import Question
 from monitor.store.source_purge import purge
 from monitor.store.states import PoolState, VersionState

@@ -16,9 +16,8 @@ from monitor.jobs.fit_detector import Fitted, fit
 from monitor.jobs.from_config import current_version, open_store
 from monitor.jobs.progress import JobProgress
 from monitor.novelty.errors import ClassTooSmall, MissingLabels
-from monitor.store.exemplars import all_exemplars
+from monitor.store.exemplars import all_exemplars, get_thumbnail
 from monitor.store.integrity_check import check
-from monitor.store.thumbnails import get_thumbnail
 from tests.jobs.feeds import COLOURS, config_for, picture, write_feed
 
 

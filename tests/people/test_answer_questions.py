@@ -19,7 +19,7 @@ from monitor.people.class_corrections import merge
 from monitor.people.errors import BadAnswer
 from monitor.store import Store
 from monitor.store.errors import WrongState
-from monitor.store.pool_transitions import PoolEvent
+from monitor.store.pools import PoolEvent
 from monitor.store.states import AnswerKind, ClassOrigin, QuestionState
 from tests.people import world
 from tests.store.building import sample

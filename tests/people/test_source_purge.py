@@ -16,7 +16,7 @@ from monitor.people.pseudo_labels import assigned_to, mark_wrong
 from monitor.store import Store, check, purge
 from monitor.store.backup import back_up, restore
 from monitor.store.output_files import feature_matrix, read_table
-from monitor.store.pool_transitions import FINISHED_POOLS
+from monitor.store.pools import FINISHED_POOLS
 from monitor.store.records import Question
 from monitor.store.snapshots import load_snapshot
 from tests.people import world

@@ -19,7 +19,7 @@ from monitor.pipeline.taught_images import answer_from_lessons, taught_samples
 from monitor.store import Store, check
 from monitor.store.output_files import read_table
 from monitor.store.pool_images import find_in_pools
-from monitor.store.pool_transitions import PoolEvent
+from monitor.store.pools import PoolEvent
 from monitor.store.snapshots import load_snapshot
 from monitor.store.states import QuestionState
 from tests.desk import gallery_world

@@ -10,13 +10,12 @@ from PIL import Image, ImageDraw
 
 from monitor.novelty.detector import KnownClass
 from monitor.store import Store, commit_version
-from monitor.store.exemplars import Exemplar, keep_exemplars
+from monitor.store.exemplars import Exemplar, keep_exemplars, put_thumbnail
 from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
-from monitor.store.pool_transitions import PoolEvent
-from monitor.store.records import Question
+from monitor.store.pools import PoolEvent
+from monitor.store.records import Occurrence, Question
 from monitor.store.states import ClassOrigin, PoolState
-from monitor.store.thumbnails import put_thumbnail
-from monitor.store.version_commit import NewClass, Occurrence, VersionUpdate
+from monitor.store.version_commit import NewClass, VersionUpdate
 from tests.store.building import CAPTURED, commit_batch, plan_feed, sample, scored, small_detector
 
 HUES = {"forest": "seagreen", "water": "steelblue", "dune": "goldenrod", "snow": "lavender"}

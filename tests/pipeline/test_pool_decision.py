@@ -34,7 +34,7 @@ from monitor.pipeline.pool_decision import (
 )
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, inspect_pool
 from monitor.store.errors import WrongState
-from monitor.store.pool_transitions import PoolEvent
+from monitor.store.pools import PoolEvent
 from monitor.store.states import PoolState
 from tests.pipeline.world import CALM, NOON, World, images, make_world
 

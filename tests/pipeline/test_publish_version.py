@@ -21,7 +21,7 @@ from monitor.store import Severity, check
 from monitor.store.errors import WrongState
 from monitor.store.exemplars import unpainted
 from monitor.store.output_files import current, read_table
-from monitor.store.pool_transitions import PoolEvent
+from monitor.store.pools import PoolEvent
 from monitor.store.records import Version
 from monitor.store.states import ClassOrigin, PoolState, VersionState
 from tests.pipeline.world import NEW, World, make_world

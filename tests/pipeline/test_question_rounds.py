@@ -19,7 +19,7 @@ from monitor.pipeline.question_rounds import (
     suggestion,
 )
 from monitor.store.errors import BudgetExceeded
-from monitor.store.pool_transitions import PoolEvent
+from monitor.store.pools import PoolEvent
 from monitor.store.records import Question
 from monitor.store.states import AnswerKind, ClassOrigin, PoolState
 from tests.pipeline.world import NEW, World, make_world

@@ -13,8 +13,8 @@ from monitor.images.image_stats import STATS as NAMES
 from monitor.images.reject_reasons import Reason
 from monitor.novelty.detector import Detector
 from monitor.pipeline.score_batch import EmbeddedBatch, score_batch
+from monitor.store.batch_commit_plan import score_counts
 from monitor.store.output_files import STATS, VERDICTS
-from monitor.store.score_histogram import score_counts
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,12 @@ from monitor.store.output_files import (
     SETTLED,
     VERDICTS,
     features_schema,
+    final_name,
     read_table,
     table,
 )
-from monitor.store.pool_transitions import FINISHED_POOLS, PoolEvent
+from monitor.store.pools import FINISHED_POOLS, PoolEvent
 from monitor.store.records import Batch, FileStat, Lease, PoolSample, Settlement
-from monitor.store.recovery import settled
 from monitor.store.tables import metadata
 
 CAPTURED = datetime(2024, 5, 17, 5, 0, tzinfo=UTC)
@@ -149,7 +149,7 @@ def settled_rows(
 ) -> pa.Table:
     """Settled verdicts of a pool's spooled images (or some): what looks new is dune, by spread."""
     with store.reading() as tx:
-        names = [settled(store.folder, member) for member in tx.pools.members(pool_id)]
+        names = [final_name(store.folder, member) for member in tx.pools.members(pool_id)]
     wanted = ["image_id", "source_id", "captured_at", "score_ratio"]
     rows = [r for name in names for r in read_table(store.folder, name, wanted).to_pylist()]
     rows = [row for row in rows if not images or row["image_id"] in images]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from monitor.store import Severity, check, repair
-from monitor.store.faults import declared
+from monitor.store.atomic_files import declared
 from monitor.store.output_files import current
 from tests.store.building import dump, verdict_ids
 from tests.store.conftest import Place, Prepare

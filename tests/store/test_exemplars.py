@@ -8,12 +8,18 @@ import pytest
 
 from monitor.store import Store, check, commit_version, drop_thumbnails, purge
 from monitor.store.errors import ClassNameTaken
-from monitor.store.exemplars import Exemplar, all_exemplars, exemplars_of, keep_exemplars
-from monitor.store.pool_transitions import PoolEvent
+from monitor.store.exemplars import (
+    Exemplar,
+    all_exemplars,
+    exemplars_of,
+    get_thumbnail,
+    keep_exemplars,
+    put_thumbnail,
+)
+from monitor.store.pools import PoolEvent
 from monitor.store.snapshot_manifest import read_meta
 from monitor.store.states import ClassOrigin
 from monitor.store.store import Transaction
-from monitor.store.thumbnails import get_thumbnail, put_thumbnail
 from monitor.store.version_commit import VersionUpdate
 from tests.store.building import CAPTURED, plan_feed, sample, small_detector
 from tests.store.conftest import Clock

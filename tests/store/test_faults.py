@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import monitor.store
-from monitor.store.faults import VARIABLE, declare, declared, fault_point
+from monitor.store.atomic_files import VARIABLE, declare, declared, fault_point
 from tests.store.crashing import forkserver
 
 

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import text
 
 from monitor.store import Finding, Severity, Store, check, repair
+from monitor.store.exemplars import put_thumbnail, thumbnail_name
 from monitor.store.integrity_check import TEMPORARY_AGE
-from monitor.store.thumbnails import put_thumbnail, thumbnail_name
 from tests.store.building import dump, sample
 from tests.store.conftest import Clock, Place, Prepare
 from tests.store.crashing import prepare_version, version

@@ -14,6 +14,7 @@ from pyarrow import fs as pafs
 
 from monitor.store.atomic_files import Folder, is_temporary
 from monitor.store.errors import NotFound, StoreAddress, TableMismatch
+from monitor.store.exemplars import get_thumbnail, put_thumbnail
 from monitor.store.output_files import (
     DISCOVERIES,
     REJECTED,
@@ -28,7 +29,6 @@ from monitor.store.output_files import (
     table,
     write_table,
 )
-from monitor.store.thumbnails import get_thumbnail, put_thumbnail
 
 ROW = {"file": ["a"], "row": [3], "reason": ["truncated"]}
 

@@ -16,7 +16,7 @@ from monitor.store.errors import (
     QuestionClosed,
     WrongState,
 )
-from monitor.store.pool_transitions import PoolEvent
+from monitor.store.pools import PoolEvent
 from monitor.store.records import Question
 from monitor.store.states import (
     AnswerKind,

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from monitor.store import Store, check
 from monitor.store.errors import BudgetExceeded, QuestionClosed, WrongState
-from monitor.store.pool_transitions import PoolEvent
+from monitor.store.pools import PoolEvent
 from monitor.store.states import AnswerKind, QuestionState
 from tests.store.building import plan_feed, sample
 from tests.store.conftest import Clock

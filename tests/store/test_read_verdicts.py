@@ -17,7 +17,7 @@ from monitor.store import (
 )
 from monitor.store.errors import NotFound, WrongState
 from monitor.store.read_verdicts import STANDING, read_verdicts
-from monitor.store.settled_rows import row_groups
+from monitor.store.settled_verdicts import row_groups
 from monitor.store.states import ClassOrigin
 from tests.store.building import CAPTURED, commit_batch, plan_feed, scored, settle_pool
 from tests.store.conftest import Clock

@@ -15,9 +15,9 @@ from monitor.store import (
     purge,
 )
 from monitor.store.errors import WrongState
+from monitor.store.exemplars import put_thumbnail
 from monitor.store.output_files import current
-from monitor.store.pool_transitions import PoolEvent
-from monitor.store.thumbnails import put_thumbnail
+from monitor.store.pools import PoolEvent
 from tests.store.building import (
     CAPTURED,
     commit_batch,

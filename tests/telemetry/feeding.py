@@ -17,7 +17,7 @@ from monitor.novelty.drift.source_drift import DriftVerdict
 from monitor.store import NewClass, Occurrence, ScoredBatch, Store, VersionUpdate
 from monitor.store import commit_version as publish
 from monitor.store.output_files import REJECTED, VERDICTS, table
-from monitor.store.pool_transitions import PoolEvent
+from monitor.store.pools import PoolEvent
 from monitor.store.records import Count, FileStat, Lease, Question, Version
 from monitor.store.states import AnswerKind, ClassOrigin
 from tests.store.building import CAPTURED, commit_batch, plan_feed, sample, scored, small_detector

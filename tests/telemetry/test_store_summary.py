@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from monitor.store import Store
-from monitor.store.questions import Questions
+from monitor.store.questions_and_answers import Questions
 from monitor.store.states import AnswerKind, AnswerOutcome, ClassOrigin, FileState, PoolState
 from monitor.telemetry.store_reading import TruthReader
 from tests.store.building import commit_batch, small_detector

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from monitor.people.answer_questions import Fate, Receipt, Said, give
 from monitor.people.errors import BadAnswer, ImportLeft
-from monitor.store.repository import chunks
 from monitor.store.store import Store
+from monitor.store.tables import chunks
 
 PIECE = 25
 """Answers of an import in one transaction: some tens of milliseconds, then others have a turn."""

@@ -9,10 +9,9 @@ from typing import Any, Literal
 from sqlalchemy import select
 
 from monitor.store.records import Answer, Question
-from monitor.store.repository import chunks
 from monitor.store.states import QuestionState
 from monitor.store.store import Store, Transaction
-from monitor.store.tables import answers, questions
+from monitor.store.tables import answers, chunks, questions
 
 Which = Literal["open", "answered", "all"]
 

@@ -1,4 +1,4 @@
-"""Which images have been scored before: duplicates across files and across time.
+"""What a commit records beside the ledger: the images that it brought, and its output files.
 
 An image is known by its key (``monitor.images.image_identity``), 16 bytes: at a hundred million
 images that is a few gigabytes instead of tens, and looking a batch up costs the same in the first
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import bindparam, delete, func, insert, select
 
-from monitor.store.repository import Repository, chunks
-from monitor.store.tables import seen
+from monitor.store.records import OutputFile
+from monitor.store.tables import Repository, chunks, outputs, seen
 
 _LOOKUP = select(seen.c.digest, seen.c.batch_id).where(
     seen.c.digest.in_(bindparam("digests", expanding=True))
@@ -50,3 +50,37 @@ class SeenImages(Repository):
 
     def count(self) -> int:
         return int(self._connection.execute(select(func.count()).select_from(seen)).scalar_one())
+
+
+class Outputs(Repository):
+    """The committed files of ``verdicts/``, ``rejected/``, ``discoveries/`` and ``settled/``."""
+
+    def add(self, output: OutputFile) -> None:
+        self._connection.execute(
+            insert(outputs).values({name: getattr(output, name) for name in OutputFile.__slots__})
+        )
+
+    def replace(self, old: Sequence[OutputFile], new: OutputFile) -> bool:
+        """Let ``new`` take the place of ``old``; False (and no change) if one is gone already."""
+        if not all(self._stands(output) for output in old):
+            return False
+        for output in old:
+            self.remove(output)
+        self.add(new)
+        return True
+
+    def remove(self, output: OutputFile) -> None:
+        self._connection.execute(delete(outputs).where(outputs.c.name == output.name))
+
+    def _stands(self, output: OutputFile) -> bool:
+        found = self._first(OutputFile, select(outputs).where(outputs.c.name == output.name))
+        return found is not None and found.sha256 == output.sha256
+
+    def of_kind(self, kind: str) -> list[OutputFile]:
+        """In the order of what they cover."""
+        return self._all(
+            OutputFile, select(outputs).where(outputs.c.kind == kind).order_by(outputs.c.first)
+        )
+
+    def all(self) -> list[OutputFile]:
+        return self._all(OutputFile, select(outputs).order_by(outputs.c.kind, outputs.c.first))

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.store import Store
 from monitor.store.errors import WrongState
-from monitor.store.pool_transitions import FINISHED_POOLS, TRANSITIONS, PoolEvent, next_state
+from monitor.store.pools import FINISHED_POOLS, TRANSITIONS, PoolEvent, next_state
 from monitor.store.states import PoolState
 
 
