@@ -21,11 +21,11 @@ from actors.periodic_tasks import PeriodicTasks
 from actors.worker_pool import Done, WorkerPool
 from monitor.config import Config
 from monitor.errors import ErrorKind, is_outage, kind_of
-from monitor.jobs.shift_corrections import corrections_revision, read_corrections
+from monitor.jobs.score_batch import corrections_revision, read_corrections
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
-from monitor.pipeline.pool_decision import CurrentDetector
 from monitor.pipeline.pool_lifecycle import PoolLifecycle
+from monitor.pipeline.pool_steps import CurrentDetector
 from monitor.pipeline.worker_tasks import EmbedBatch, ScoreBatch, Task
 from monitor.store import Store, commit_batches
 from monitor.store.errors import DiskUnavailable

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitor.jobs.from_config import current_version, load_detector
-from monitor.jobs.shift_corrections import read_corrections
+from monitor.jobs.score_batch import read_corrections
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.pipeline.pool_decision import CurrentDetector
+from monitor.pipeline.pool_steps import CurrentDetector
 from monitor.store import Store
 from monitor.store.records import Version
 

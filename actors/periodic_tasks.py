@@ -18,7 +18,7 @@ from monitor.config import Config
 from monitor.errors import is_outage
 from monitor.outages import Outages
 from monitor.people.resettle_corrections import resettle_corrections
-from monitor.pipeline.pool_decision import questions_spent
+from monitor.pipeline.pool_steps import questions_spent
 from monitor.store import ScoredBatch, Store, compact, drop_spools
 from monitor.store.errors import LeaseHeld, LeaseLost, StoreBusy
 from monitor.store.growth_limits import forget_old

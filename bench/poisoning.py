@@ -22,7 +22,7 @@ from bench.labelled import labelled
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import drive, inner_loop
-from monitor.pipeline.settlement import SettlementInput, settle
+from monitor.pipeline.pool_settlement import SettlementInput, settle
 
 KNOWN = 4
 FITTED, EACH, HIDDEN, TESTED = 80, 60, 50, 60

@@ -45,9 +45,9 @@ from monitor.config import Config, load
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.row_parsing import RowIdentity
 from monitor.images.image_stats import STATS
+from monitor.jobs.score_batch import EmbeddedBatch
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.pipeline.score_batch import EmbeddedBatch
 from monitor.pipeline.worker_tasks import (
     ROLES,
     EmbedBatch,

@@ -287,7 +287,7 @@ def live_steps() -> Steps:
 
 def _budget(size: int, share: float | None) -> int:
     from monitor.config.schema import LabelsSection
-    from monitor.pipeline.pool_decision import budget_of
+    from monitor.pipeline.pool_steps import budget_of
 
     # A budget that is compared with others counts as it is given.
     labels = LabelsSection() if share is None else LabelsSection(budget=share, least=1)

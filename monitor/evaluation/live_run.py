@@ -39,7 +39,7 @@ Datasets = Mapping[tuple[str, str], LabelledFeatures]
 _CODE = (
     "monitor.novelty",
     "monitor.pipeline.pool_inspection",
-    "monitor.pipeline.pool_decision",
+    "monitor.pipeline.pool_steps",
     "monitor.evaluation.plan_cell",
     "monitor.evaluation.shift_naive",
     "monitor.evaluation.live_record",

@@ -21,7 +21,7 @@ from monitor.jobs.from_config import open_engine_of
 from monitor.jobs.job_folder import JobFolder
 from monitor.jobs.job_plan import FileProblem, planned_pieces
 from monitor.jobs.progress import JobProgress, Report, silent
-from monitor.jobs.verdict_table import rejected_table
+from monitor.jobs.score_batch import rejected_table
 from monitor.store.output_files import table
 
 

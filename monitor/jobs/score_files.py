@@ -30,9 +30,13 @@ from monitor.jobs.job_folder import JobFolder
 from monitor.jobs.job_plan import FileProblem, planned_pieces
 from monitor.jobs.job_tally import VerdictTally
 from monitor.jobs.progress import JobProgress, Report, silent
-from monitor.jobs.shift_corrections import ShiftCorrections, read_corrections
+from monitor.jobs.score_batch import (
+    ShiftCorrections,
+    read_corrections,
+    rejected_table,
+    verdict_table,
+)
 from monitor.jobs.taken_images import TakenImages
-from monitor.jobs.verdict_table import rejected_table, verdict_table
 from monitor.novelty.detector import Detector
 from monitor.store.output_files import KNOWN, NOVEL, VERDICTS
 

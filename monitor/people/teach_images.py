@@ -28,8 +28,8 @@ from monitor.people.class_names import clean_name
 from monitor.people.errors import NotPossible
 from monitor.people.version_history import refuse, rollback
 from monitor.pipeline.pool_samples import PoolSamples, read_samples
-from monitor.pipeline.publish_gate import compare_versions, objection
-from monitor.pipeline.question_rounds import confirmable
+from monitor.pipeline.pool_steps import confirmable
+from monitor.pipeline.publish_version import compare_versions, objection
 from monitor.store.errors import WrongState
 from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
 from monitor.store.pool_images import find_in_pools, open_questions

@@ -15,7 +15,7 @@ from monitor.feed.contract import Columns
 from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.row_parsing import RejectedRow, Row, RowIdentity
 from monitor.images.image_stats import STATS
-from monitor.pipeline.score_batch import EmbeddedBatch
+from monitor.jobs.score_batch import EmbeddedBatch
 
 PART_BYTES = 64 << 20
 """Encoded images that are in memory at once: a batch holds more only if its images are few and

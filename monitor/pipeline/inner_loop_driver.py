@@ -19,7 +19,7 @@ from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.inner_loop import Discovery, Loop, QuestionsToAsk, Update, inner_loop
 from monitor.novelty.labeller import AT_THE_END, PseudoLabel
 from monitor.novelty.provisional_classes import provisional_clusters
-from monitor.pipeline.publish_gate import GateReport, compare_versions
+from monitor.pipeline.publish_version import GateReport, compare_versions
 
 # A source whose look was learnt may exceed T_inner so many times as often as held-out images do.
 _SETTLED_RATIO = 2.0
@@ -79,13 +79,6 @@ class LoopConclusion:
     """Of those sources, the ones that are novel no more often than others now."""
     provisional: bool = False
     """The classes come from clusters, not from answers."""
-
-    @property
-    def kind(self) -> str:
-        """What came of it, in a word."""
-        if self.discoveries:
-            return "discovered"
-        return "adapted" if self.adapted else self.outcome
 
 
 class InnerLoopDriver:

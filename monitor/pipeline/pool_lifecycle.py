@@ -19,34 +19,9 @@ import numpy as np
 
 from monitor.config import Config
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput, RoundToAsk
-from monitor.pipeline.pool_decision import (
-    CurrentDetector,
-    decide_pool,
-    drift_settings,
-    give_up,
-    learn_nothing,
-    questions_left,
-    read_drift,
-)
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory
 from monitor.pipeline.pool_samples import PoolSamples, read_samples
-from monitor.pipeline.pseudo_label_thumbnails import (
-    attach_thumbnails,
-    next_missing_thumbnails,
-    store_thumbnails,
-)
-from monitor.pipeline.publish_version import publish_version
-from monitor.pipeline.question_rounds import (
-    answer_from_column,
-    close_round,
-    confirmable,
-    is_over,
-    open_round,
-    recorded_answers,
-    suggestion,
-)
-from monitor.pipeline.row_thumbnails import RowThumbnail
-from monitor.pipeline.settlement import (
+from monitor.pipeline.pool_settlement import (
     PoolSettlement,
     SettlementInput,
     commit_settlement,
@@ -55,6 +30,29 @@ from monitor.pipeline.settlement import (
     growth_key,
     publish_growth,
 )
+from monitor.pipeline.pool_steps import (
+    CurrentDetector,
+    answer_from_column,
+    close_round,
+    confirmable,
+    decide_pool,
+    drift_settings,
+    give_up,
+    is_over,
+    learn_nothing,
+    open_round,
+    questions_left,
+    read_drift,
+    recorded_answers,
+    suggestion,
+)
+from monitor.pipeline.publish_version import (
+    attach_thumbnails,
+    next_missing_thumbnails,
+    publish_version,
+    store_thumbnails,
+)
+from monitor.pipeline.row_thumbnails import RowThumbnail
 from monitor.pipeline.taught_images import answer_from_lessons, taught_samples
 from monitor.pipeline.worker_tasks import (
     AdvanceInnerLoop,

@@ -21,12 +21,9 @@ class PoolSamples:
     features: Floats
     stats: Floats
     meta: pa.Table
+    sources: np.ndarray
     keys: tuple[tuple[int, int], ...]
     """Of each sample: the batch that its spooled file is named by, and its row there."""
-
-    @property
-    def sources(self) -> np.ndarray:
-        return np.asarray(self.meta.column("source_id").to_pylist(), dtype=object)
 
     def sample(
         self, index: int, suggestion: dict[str, object], thumbnail: str | None
@@ -83,6 +80,7 @@ def read_samples(store: Store, pool_id: int) -> PoolSamples:
         features=feature_matrix(whole.column("features")),
         stats=_stats(whole),
         meta=whole.drop_columns([name for name in _ARRAYS if name in whole.column_names]),
+        sources=np.asarray(whole.column("source_id").to_pylist(), dtype=object),
         keys=tuple(_keys(members)),
     )
 

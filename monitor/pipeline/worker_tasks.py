@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from monitor.feed.batch_plan import PlannedBatch
-from monitor.jobs.shift_corrections import UNCORRECTED, ShiftCorrections
+from monitor.jobs.score_batch import UNCORRECTED, EmbeddedBatch, ShiftCorrections, score_batch
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.settings import DriftSettings
@@ -27,9 +27,8 @@ from monitor.pipeline.inner_loop_driver import (
     cluster_pool,
 )
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, inspect_pool
+from monitor.pipeline.pool_settlement import PoolSettlement, SettlementInput, settle
 from monitor.pipeline.row_thumbnails import RowThumbnail, ThumbnailReader
-from monitor.pipeline.score_batch import EmbeddedBatch, score_batch
-from monitor.pipeline.settlement import PoolSettlement, SettlementInput, settle
 from monitor.store import ScoredBatch
 from monitor.store.spooled_features import SpoolPlace, spool_features
 

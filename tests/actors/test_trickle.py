@@ -11,8 +11,8 @@ import pytest
 from actors.run_monitor import run
 from monitor.config import Config
 from monitor.jobs.from_config import open_store
-from monitor.pipeline.pool_decision import CurrentDetector
 from monitor.pipeline.pool_lifecycle import PoolLifecycle
+from monitor.pipeline.pool_steps import CurrentDetector
 from monitor.pipeline.worker_tasks import InspectPool, UpdaterTools
 from monitor.store import Store
 from monitor.store.snapshots import load_snapshot

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from monitor.feed.row_parsing import RowIdentity
-from monitor.jobs.verdict_table import verdict_table
+from monitor.jobs.score_batch import verdict_table
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.settings import DriftSettings

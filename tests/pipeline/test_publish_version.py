@@ -15,8 +15,7 @@ from monitor.novelty.inner_loop import Discovery
 from monitor.novelty.labeller import AT_THE_END, PseudoLabel
 from monitor.pipeline.inner_loop_driver import LoopConclusion
 from monitor.pipeline.pool_samples import PoolSamples, read_samples
-from monitor.pipeline.publish_gate import compare_versions
-from monitor.pipeline.publish_version import publish_version
+from monitor.pipeline.publish_version import compare_versions, publish_version
 from monitor.store import Severity, check
 from monitor.store.errors import WrongState
 from monitor.store.exemplars import unpainted
@@ -170,8 +169,8 @@ def test_an_adaptation_that_settles_nothing_is_told(world: World, samples: PoolS
     found = found_sand(world, samples)
     learnt = AdaptedClass("c1", "a", samples=20, distance=0.4)
     adapted = replace(found, discoveries=(), adapted={"cam-1": (learnt,)}, settled=())
-    assert adapted.kind == "adapted"
     publish(world, adapted, samples)
+    assert world.count("inner_loops", "adapted") == 1
     (event,) = world.events("detector.adapted")
     assert (event.source, event.payload) == ("cam-1", {"classes": ["a"]})
     assert world.events("class.discovered") == []

@@ -14,11 +14,11 @@ from monitor.config import Config
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.feed_storage import FeedFile
 from monitor.feed.row_parsing import RowIdentity
+from monitor.jobs.score_batch import EmbeddedBatch, score_batch
 from monitor.novelty.detector import Detector
-from monitor.pipeline.pool_decision import CurrentDetector
 from monitor.pipeline.pool_lifecycle import Advanced, PoolLifecycle
+from monitor.pipeline.pool_steps import CurrentDetector
 from monitor.pipeline.row_thumbnails import RowThumbnail
-from monitor.pipeline.score_batch import EmbeddedBatch, score_batch
 from monitor.pipeline.worker_tasks import PoolTask, RenderThumbnails, UpdaterTools
 from monitor.store import (
     NewClass,

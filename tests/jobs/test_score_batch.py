@@ -11,8 +11,8 @@ from monitor.feed.feed_storage import FeedFile
 from monitor.feed.row_parsing import RejectedRow, RowIdentity
 from monitor.images.image_stats import STATS as NAMES
 from monitor.images.reject_reasons import Reason
+from monitor.jobs.score_batch import EmbeddedBatch, score_batch
 from monitor.novelty.detector import Detector
-from monitor.pipeline.score_batch import EmbeddedBatch, score_batch
 from monitor.store.batch_commit_plan import score_counts
 from monitor.store.output_files import STATS, VERDICTS
 

@@ -21,7 +21,7 @@ from monitor.novelty.class_growth import GrownClass, grow_classes
 from monitor.novelty.detector import Detector
 from monitor.novelty.settle_pool import SettledVerdicts, settle_pool
 from monitor.pipeline.pool_samples import PoolSamples
-from monitor.pipeline.publish_gate import GateReport, compare_versions, objection
+from monitor.pipeline.publish_version import GateReport, compare_versions, objection
 from monitor.store import (
     Occurrence,
     Store,

@@ -1,18 +1,70 @@
-"""The tables that scoring gives: one way for `conclad score` and for `conclad run`."""
+"""An embedded batch to a scored one: one way for `conclad score` and for `conclad run`.
+
+Rows of a source that is shifted are judged with its correction, which the store keeps. Separate
+from the embedding, so that a scorer does not load the framework of a backbone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
+from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.row_parsing import RejectedRow, RowIdentity
-from monitor.jobs.shift_corrections import UNCORRECTED
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.shift_correction import ShiftCorrection, score_corrected
+from monitor.store import ScoredBatch, Transaction
 from monitor.store.output_files import KNOWN, NOVEL, REJECTED, VERDICTS, features_schema, table
+from monitor.store.shared_names import SHIFT_REVISION, SHIFTS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShiftCorrections:
+    """The corrections in use by source. Every change of any of them has a revision of its own."""
+
+    revision: int = 0
+    by_source: Mapping[str, ShiftCorrection] = field(default_factory=dict)
+
+
+#: Where no source is shifted.
+UNCORRECTED = ShiftCorrections()
+
+
+def corrections_revision(tx: Transaction) -> int:
+    """The revision in use, without reading the corrections themselves."""
+    return int(tx.notes.get(*SHIFT_REVISION, 0))
+
+
+def read_corrections(tx: Transaction) -> ShiftCorrections:
+    kept = tx.notes.all(SHIFTS)
+    return ShiftCorrections(
+        corrections_revision(tx), {s: ShiftCorrection.from_json(c) for s, c in kept.items()}
+    )
+
+
+def keep_corrections(
+    tx: Transaction, found: Mapping[str, ShiftCorrection], over: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Correct these sources from the next batch on, and those that are ``over`` no more.
+
+    Returns the sources that were not corrected before. A shift that goes on keeps its beginning.
+    """
+    before = tx.notes.get_many(SHIFTS, [*found, *over])
+    ended = [source for source in over if source in before]
+    for source in ended:
+        tx.notes.delete(SHIFTS, source)
+    kept = {
+        source: replace(one, since=before[source]["since"]) if source in before else one
+        for source, one in found.items()
+    }
+    tx.notes.set_many(SHIFTS, {source: one.to_json() for source, one in kept.items()})
+    if kept or ended:
+        tx.notes.set(*SHIFT_REVISION, corrections_revision(tx) + 1)
+    return tuple(source for source in kept if source not in before)
 
 
 def verdict_table(
@@ -89,3 +141,38 @@ def pool_sample_table(
     digests = [row.digest for row in rows]
     own = {"image_digest": digests, "features": features, "stats": stats}
     return table(schema, {**shared, **own})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EmbeddedBatch:
+    """What became of each row of a batch; ``rows``, ``features`` and ``stats`` go together."""
+
+    planned: PlannedBatch
+    rows: tuple[RowIdentity, ...]
+    features: Floats
+    stats: Floats
+    """How each image was taken, in the figures of :mod:`monitor.images.image_stats`."""
+    rejected: tuple[RejectedRow, ...]
+
+
+def score_batch(
+    batch_id: int,
+    batch: EmbeddedBatch,
+    detector: Detector,
+    version: int,
+    corrections: ShiftCorrections = UNCORRECTED,
+) -> ScoredBatch:
+    """Every row of a batch with its verdict or its reason."""
+    file = batch.planned.file.path
+    verdicts = verdict_table(
+        file, batch.rows, batch.features, detector, version, corrections.by_source
+    )
+    return ScoredBatch(
+        batch_id=batch_id,
+        detector_version=version,
+        verdicts=verdicts,
+        rejected=rejected_table(file, batch.rejected),
+        features=pool_sample_table(verdicts, batch.rows, batch.features, batch.stats),
+        exceedance=detector.calibration.exceedance,
+        shift_revision=corrections.revision,
+    )

@@ -14,7 +14,7 @@ from monitor.novelty.inner_loop import Discovery
 from monitor.novelty.labeller import AT_THE_END, PseudoLabel
 from monitor.pipeline.inner_loop_driver import LoopConclusion
 from monitor.pipeline.pool_samples import PoolSamples
-from monitor.pipeline.pseudo_label_thumbnails import (
+from monitor.pipeline.publish_version import (
     MOST,
     attach_thumbnails,
     least_certain,
@@ -49,7 +49,7 @@ def samples() -> PoolSamples:
         "captured_at": [TAKEN] * COUNT,
     }
     nothing = np.empty((COUNT, 0), np.float32)
-    return PoolSamples(POOL, nothing, nothing, pa.table(meta), ())
+    return PoolSamples(POOL, nothing, nothing, pa.table(meta), nothing, ())
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from monitor.novelty.drift.source_state import packed
 from monitor.novelty.trigger.decision import Evidence
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE
 from monitor.pipeline.inner_loop_driver import LoopConclusion
-from monitor.pipeline.pool_decision import (
+from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, inspect_pool
+from monitor.pipeline.pool_steps import (
     accept_shift,
     budget_of,
     decide_pool,
@@ -32,7 +33,6 @@ from monitor.pipeline.pool_decision import (
     read_drift,
     read_watch,
 )
-from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, inspect_pool
 from monitor.store.errors import WrongState
 from monitor.store.pools import PoolEvent
 from monitor.store.states import PoolState

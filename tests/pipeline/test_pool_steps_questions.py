@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from monitor.pipeline.pool_samples import PoolSamples, read_samples
-from monitor.pipeline.question_rounds import (
+from monitor.pipeline.pool_steps import (
     ORACLE,
     answer_from_column,
     close_round,
