@@ -6,10 +6,19 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
-from actors.batches_in_flight import BatchesInFlight, BatchInFlight, PendingBatches, Stage
+from actors.batches_in_flight import (
+    ALIKE,
+    BatchesFailAlike,
+    BatchesInFlight,
+    BatchInFlight,
+    FailureLog,
+    LossRecord,
+    PendingBatches,
+    Stage,
+    record_attempt,
+    record_survival,
+)
 from actors.event_messages import Listener, MonitorMessage
-from actors.failing_alike import ALIKE, BatchesFailAlike, FailureLog
-from actors.poison_batches import LossRecord, record_attempt, record_survival
 from actors.worker_pool import Done, WorkerPool
 from monitor.config import Config
 from monitor.errors import OUTAGES, ErrorKind, kind_of

@@ -15,13 +15,11 @@ from dataclasses import replace
 
 from actors.batch_feeder import BatchFeeder
 from actors.batches_in_flight import BatchInFlight, Stage
-from actors.detector_refs import DetectorVersions
 from actors.event_messages import KINDS, Listener, MonitorMessage, sentence
 from actors.periodic_tasks import PeriodicTasks
-from actors.worker_pool import Done, WorkerPool
+from actors.worker_pool import DetectorVersions, Done, WorkerPool
 from monitor.config import Config
 from monitor.errors import ErrorKind, is_outage, kind_of
-from monitor.jobs.score_batch import corrections_revision, read_corrections
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
 from monitor.pipeline.pool_lifecycle import PoolLifecycle
@@ -82,13 +80,13 @@ class Coordinator:
         self._pools = PoolLifecycle(store, config, lease, oracle=self._lockstep)
         self._periodic = periodic or PeriodicTasks(store, config, workers, lease)
         self._versions = DetectorVersions(store, fingerprint, workers.send)
-        self._current: CurrentDetector = self._versions.current()
+        with store.reading() as tx:
+            self._current: CurrentDetector = self._versions.refreshed(tx, None)
+            self._last_event = tx.events.last()
         self._store_read_at = -float("inf")
         self._pools_are_due = True
         self._pools_are_idle = False
         self._is_over = False
-        with store.reading() as tx:
-            self._last_event = tx.events.last()
         self._stopping: float | None = None
 
     # -- the loop ---------------------------------------------------------------------------
@@ -274,17 +272,15 @@ class Coordinator:
             return
         self._store_read_at = moment
         self._pools_are_due = True
+        before = self._current
         with self._store.reading() as tx:
-            version = tx.versions.current()
-            if corrections_revision(tx) != self._current.corrections.revision:
-                self._current = replace(self._current, corrections=read_corrections(tx))
+            self._current = self._versions.refreshed(tx, before)
             events = tx.events.after(self._last_event, kinds=KINDS)
         for event in events:
             self._last_event = event.id
             if text := sentence(event):
                 self._say(event.kind, text)
-        if version is not None and version.number != self._current.number:
-            self._current = self._versions.current()
+        if self._current.number != before.number:
             names = ", ".join(known.name for known in self._current.detector.classes)
             self._say(
                 "detector.updated",

@@ -21,9 +21,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from actors.event_messages import Listener, MonitorMessage
-from actors.run_monitor import Summary, run
-from actors.side_services import services
-from actors.waiting import stopping_on_signals
+from actors.run_monitor import Summary, run, services, stopping_on_signals
 from monitor.config import Config
 from monitor.errors import ConcladError
 

@@ -12,7 +12,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.worker import WORKERS, EngineFactory
+from actors.worker_pool import WORKERS, EngineFactory
 from monitor.config import Config
 from monitor.jobs.actor_placement import Node, Places, helper_nodes
 from monitor.pipeline.worker_tasks import Role

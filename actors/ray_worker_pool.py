@@ -22,7 +22,6 @@ from ray.exceptions import (
     RayTaskError,
 )
 
-from actors.detector_refs import DetectorRef
 from actors.embedder_scaling import Bounds, FeedLoad, Scaler
 from actors.ray_cluster import (
     ClusterLost,
@@ -37,8 +36,7 @@ from actors.ray_cluster import (
     wait_for_resources,
 )
 from actors.ray_worker import RayWorker, start_worker, why_it_died
-from actors.worker import EngineFactory
-from actors.worker_pool import Done
+from actors.worker_pool import DetectorRef, Done, EngineFactory
 from monitor.config import Config
 from monitor.errors import ConcladError, ErrorKind, kind_of
 from monitor.jobs.actor_placement import Places

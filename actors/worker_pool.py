@@ -1,21 +1,208 @@
-"""What the coordinator asks of its workers, and workers in the one process."""
+"""Workers of four roles, the detectors that they are sent, and a pool of them in one process.
+
+Each role has its own tools, with which it runs its tasks. A detector version is read once, sent
+once, and kept by number.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from actors.detector_refs import DetectorRef
-from actors.worker import WORKERS, EngineFactory
+from threadpoolctl import threadpool_limits
+
 from monitor.config import Config
 from monitor.errors import ConcladError, ErrorKind
-from monitor.jobs.from_config import open_engine_of
+from monitor.feed.feed_storage import FeedStorage
+from monitor.jobs.from_config import (
+    columns_of,
+    decoding_of,
+    load_detector,
+    open_engine_of,
+)
+from monitor.jobs.score_batch import corrections_revision, read_corrections
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.pipeline.worker_tasks import ROLES, EmbedBatch, Role, Task
+from monitor.pipeline.pool_steps import CurrentDetector
+from monitor.pipeline.row_thumbnails import ThumbnailReader
+from monitor.pipeline.worker_tasks import ROLES, EmbedBatch, Role, Task, UpdaterTools
+from monitor.store import Store, Transaction
+from monitor.store.records import Version
+
+if TYPE_CHECKING:
+    from monitor.backbones.engine import Engine
+
+
+#: At the coordinator: the version in use, and the one that the pool under way began with.
+SENT = 2
+#: At a worker: one more, on its way.
+RECEIVED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorRef:
+    """A version of the detector, or a reference to where Ray keeps it.
+
+    Ray would fetch a reference that is an argument of its own; inside this class it stays closed
+    until a worker needs what it refers to.
+    """
+
+    number: int
+    content: Any
+
+
+class DetectorCache:
+    """The detectors that a worker has used lately."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Detector] = {}
+
+    def get(self, ref: DetectorRef) -> Detector:
+        if ref.number not in self._kept:
+            detector = _fetch(ref.content)
+            while len(self._kept) >= RECEIVED:
+                del self._kept[min(self._kept)]
+            self._kept[ref.number] = detector
+        return self._kept[ref.number]
+
+
+def _fetch(content: Any) -> Detector:
+    if isinstance(content, Detector):
+        return content
+    import ray
+
+    found = ray.get(content)
+    assert isinstance(found, Detector)
+    return found
+
+
+class DetectorVersions:
+    """The versions that tasks name. Refuses those of another backbone.
+
+    ``send`` gives a detector to the workers, once for each version, however many tasks name it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        fingerprint: Fingerprint,
+        send: Callable[[int, Detector], DetectorRef],
+    ) -> None:
+        self._store = store
+        self._fingerprint = fingerprint
+        self._send = send
+        self._refs: dict[int, DetectorRef] = {}
+
+    def refreshed(self, tx: Transaction, before: CurrentDetector | None) -> CurrentDetector:
+        """The version in use now, with its corrections; what ``before`` has is not read again."""
+        version = tx.versions.current()
+        assert version is not None, "a monitor starts with a detector, and nothing takes it away"
+        if before is None or version.number != before.number:
+            return CurrentDetector(version.number, self._load(version), read_corrections(tx))
+        if corrections_revision(tx) != before.corrections.revision:
+            return replace(before, corrections=read_corrections(tx))
+        return before
+
+    def ref(self, number: int) -> DetectorRef:
+        if number not in self._refs:
+            with self._store.reading() as tx:
+                version = tx.versions.get(number)
+            self._load(version)
+        return self._refs[number]
+
+    def _load(self, version: Version) -> Detector:
+        detector = load_detector(self._store, version, self._fingerprint)
+        while len(self._refs) >= SENT:
+            # The one that was sent first; should it be named again, it is read again.
+            del self._refs[next(iter(self._refs))]
+        self._refs[version.number] = self._send(version.number, detector)
+        return detector
+
+
+EngineFactory = Callable[[Config], "Engine"]
+
+
+class Worker:
+    """Runs tasks of one role. Holds nothing that could not be computed again."""
+
+    def __init__(self, tools: Any = None) -> None:
+        self._tools = tools
+        self._detectors = DetectorCache()
+
+    def ready(self) -> Fingerprint | None:
+        """Answers once it has started."""
+        return None
+
+    def run(self, task: Task, detectors: Sequence[DetectorRef], *features: Any) -> Any:
+        """The result of a task; ``features`` are what an earlier task left with the workers."""
+        given: list[Any] = [*map(self._detectors.get, detectors), *features]
+        return task.run(self._tools, *given)
+
+
+class Embedder(Worker):
+    """One copy of the backbone, and a reader of the feed. Image bytes never leave it."""
+
+    def __init__(self, config: Config, open_engine: EngineFactory) -> None:
+        # Here rather than above: only an embedder needs the backbone's framework.
+        from monitor.pipeline.embed_batch import BatchEmbedder
+
+        # Its cores are the engine's: a small product of several threads would wait for them.
+        threadpool_limits(1, "blas")
+        self._engine = open_engine(config)
+        super().__init__(
+            BatchEmbedder(
+                FeedStorage.at(config.feed.path),
+                columns_of(config),
+                self._engine,
+                default_source=config.feed.default_source,
+            )
+        )
+
+    def ready(self) -> Fingerprint:
+        """What its features are like; answered once the backbone is loaded."""
+        return self._engine.fingerprint
+
+
+class Scorer(Worker):
+    """Needs nothing but the detector that a task names."""
+
+    def __init__(self, config: Config, open_engine: EngineFactory) -> None:
+        super().__init__()
+
+
+class Querier(Worker):
+    """Reads single rows of the feed."""
+
+    def __init__(self, config: Config, open_engine: EngineFactory) -> None:
+        columns = columns_of(config)
+        if config.labels.oracle_column is not None:
+            columns = replace(columns, label=config.labels.oracle_column)
+        super().__init__(
+            ThumbnailReader(
+                FeedStorage.at(config.feed.path),
+                columns,
+                decoding_of(config),
+                default_source=config.feed.default_source,
+            )
+        )
+
+
+class Updater(Worker):
+    """Inspects pools and runs their inner loops, one at a time."""
+
+    def __init__(self, config: Config, open_engine: EngineFactory) -> None:
+        super().__init__(UpdaterTools())
+
+
+WORKERS: Mapping[Role, Callable[[Config, EngineFactory], Worker]] = {
+    "embedder": Embedder,
+    "scorer": Scorer,
+    "querier": Querier,
+    "updater": Updater,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -38,9 +38,8 @@ import sqlalchemy
 
 from actors.coordinator import Coordinator
 from actors.coordinator_lease import acquire_lease, renew_lease
-from actors.detector_refs import DetectorRef
 from actors.periodic_tasks import PeriodicTasks
-from actors.worker_pool import Done
+from actors.worker_pool import DetectorRef, Done
 from monitor.config import Config, load
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.row_parsing import RowIdentity

@@ -56,7 +56,7 @@ def run(
     # Late: what the monitor needs takes seconds to load, and a mistake should not wait for it.
     from actors.group_processes import run_groups
     from actors.run_monitor import run as run_monitor
-    from actors.side_services import services
+    from actors.run_monitor import services
 
     log = RunLog(output, as_json=log_format == "json")
     if loaded.groups:

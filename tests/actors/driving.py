@@ -13,7 +13,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from actors.worker import EngineFactory
+from actors.worker_pool import EngineFactory
 from monitor.config import Config
 from monitor.jobs.from_config import open_engine_of
 from monitor.pipeline.worker_tasks import Role, Task

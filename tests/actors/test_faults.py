@@ -24,9 +24,9 @@ import pytest
 import torch
 
 import monitor.store.database
-from actors.failing_alike import BatchesFailAlike
+from actors.batches_in_flight import BatchesFailAlike
 from actors.run_monitor import Summary, run
-from actors.worker import EngineFactory
+from actors.worker_pool import EngineFactory
 from monitor.backbones.engine import Engine, Features, Images
 from monitor.config import Config
 from monitor.feed.errors import SourceError

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from actors.worker import WORKERS
+from actors.worker_pool import WORKERS
 from monitor.feed.batch_plan import PlannedBatch, plan_batches
 from monitor.feed.contract import Columns
 from monitor.feed.feed_storage import FeedFile, FeedStorage

@@ -91,7 +91,6 @@ def running(config: Config) -> Iterator[None]:
 
 
 def _run(config: Config) -> None:
-    from actors.run_monitor import run
-    from actors.side_services import services
+    from actors.run_monitor import run, services
 
     run(config, services=services)

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from actors import coordinator_lease
+from actors.batches_in_flight import FailureLog
 from actors.coordinator_lease import AlreadyRunning, acquire_lease, renew_lease
-from actors.failing_alike import FailureLog
-from actors.waiting import Stop, Waiting
+from actors.run_monitor import Stop, Waiting
 from monitor.errors import ErrorKind
 from monitor.outages import PAUSE_MOST_SECONDS, Outages
 from monitor.store import Store

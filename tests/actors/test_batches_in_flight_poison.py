@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.coordinator_lease import acquire_lease
-from actors.poison_batches import (
+from actors.batches_in_flight import (
     RUNS_IN_VAIN,
     LossRecord,
     begin_run,
@@ -16,6 +15,7 @@ from actors.poison_batches import (
     record_attempt,
     record_survival,
 )
+from actors.coordinator_lease import acquire_lease
 from actors.run_monitor import run
 from monitor.store import Store
 from monitor.store.records import Count, FileStat, Lease
