@@ -150,9 +150,8 @@ def services(
     store: Store, config: Config, say: Say, *, with_desk: bool = True
 ) -> Iterator[Observer | None]:
     """Start what the configuration asks for; yields who wants to know how long things take."""
+    from monitor.telemetry.event_senders import MessageSender, WebhookSender
     from monitor.telemetry.exporter import Exporter
-    from monitor.telemetry.message_sender import MessageSender
-    from monitor.telemetry.webhooks import WebhookSender
 
     observer: Observer | None = None
     with ExitStack() as stack:

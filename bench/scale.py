@@ -42,7 +42,7 @@ from actors.periodic_tasks import PeriodicTasks
 from actors.worker_pool import DetectorRef, Done
 from monitor.config import Config, load
 from monitor.feed.batch_plan import PlannedBatch
-from monitor.feed.row_parsing import RowIdentity
+from monitor.feed.contract import RowIdentity
 from monitor.images.image_stats import STATS
 from monitor.jobs.score_batch import EmbeddedBatch
 from monitor.novelty.detector import Detector

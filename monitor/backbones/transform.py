@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from monitor.backbones.errors import UnsupportedPreprocessing
-from monitor.images.group_by_shape import alike
+from monitor.images.image_stats import alike
 
 _DECODE_AT_LEAST = 2
 """JPEGs are decoded at a fraction of their size, but to no less than so many times `edge`. On

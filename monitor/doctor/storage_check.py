@@ -18,9 +18,14 @@ from monitor.doctor.findings import Check, good, problem, warning
 from monitor.errors import ConcladError
 from monitor.feed.batch_plan import plan_batches
 from monitor.feed.batch_reader import BatchReader
-from monitor.feed.feed_storage import SUFFIXES, FeedStorage, is_hidden, storage_errors
-from monitor.feed.image_folder_hint import check_for_images
-from monitor.feed.row_parsing import Row
+from monitor.feed.contract import Row
+from monitor.feed.feed_storage import (
+    SUFFIXES,
+    FeedStorage,
+    check_for_images,
+    is_hidden,
+    storage_errors,
+)
 from monitor.images.decode import decode
 from monitor.images.reject_reasons import Rejected
 from monitor.jobs.from_config import columns_of, decoding_of, open_store

@@ -16,19 +16,18 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from monitor.feed.batch_plan import PlannedBatch
-from monitor.feed.contract import Columns
-from monitor.feed.errors import FileChanged
-from monitor.feed.feed_storage import FeedFile, FeedStorage, one_line, storage_errors
-from monitor.feed.parquet_footer import (
+from monitor.feed.batch_plan import (
     PARQUET_ERRORS,
     Footer,
+    PlannedBatch,
     RowGroup,
     describe,
     open_parquet,
     same_file,
 )
-from monitor.feed.row_parsing import RejectedRow, Row, fallback_source, image_bytes, rows_of
+from monitor.feed.contract import Columns, RejectedRow, Row, fallback_source, image_bytes, rows_of
+from monitor.feed.errors import FileChanged
+from monitor.feed.feed_storage import FeedFile, FeedStorage, one_line, storage_errors
 from monitor.images.reject_reasons import Reason
 
 CHUNK_BYTES = 32 << 20

@@ -3,11 +3,17 @@
 A listing is path, size and time of each file and opens none of them. What is new is decided by
 comparing paths with what is already known, never by a time, so a file that arrives late with an
 old time is as new as any other.
+
+Of a local folder only regular files are taken, and nothing that leads out of it. Whoever may write
+into a feed's folder could otherwise have the monitor read, show and learn from any file that it can
+reach, by a link; walk in circles; or wait for ever at a pipe that nobody writes to.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,8 +32,84 @@ from monitor.feed.errors import (
     SourceMissing,
     SourceUnavailable,
 )
-from monitor.feed.local_folder import file_problem, walk_folder
 from monitor.plain_text import path_problem, visible
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFolderEntry:
+    """One name of a folder that might be a file of the feed."""
+
+    path: str
+    """Relative to the root, with forward slashes; may hold any bytes, as surrogates."""
+    found: os.stat_result | None
+    """None if it is not to be read."""
+    problem: str = ""
+
+
+def walk_folder(root: str, suffixes: tuple[str, ...]) -> Iterator[FeedFolderEntry]:
+    """The files of a folder and of all below it, in no order; hidden names are passed over.
+
+    Folders behind links are not entered: what they lead to inside the feed is found anyway, and
+    what lies outside is none of it, so the walk always ends.
+    """
+    real_root = os.path.realpath(root)
+    waiting = [""]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            entries = os.scandir(os.path.join(root, folder))
+        except (FileNotFoundError, NotADirectoryError):
+            if not folder:
+                raise
+            continue  # removed since it was listed
+        with entries:
+            for entry in entries:
+                if entry.name.startswith(("_", ".")):
+                    continue
+                path = f"{folder}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(f"{path}/")
+                elif entry.is_symlink() and os.path.isdir(entry.path):
+                    yield FeedFolderEntry(path, None, "is a link to a folder; move the folder here")
+                elif entry.name.lower().endswith(suffixes):
+                    with contextlib.suppress(FileNotFoundError):
+                        yield _named_like_a_file(path, entry, real_root)
+
+
+def _named_like_a_file(path: str, entry: os.DirEntry[str], real_root: str) -> FeedFolderEntry:
+    if entry.is_symlink():
+        problem = link_problem(entry.path, real_root)
+        if problem is None and not os.path.exists(entry.path):
+            problem = "is a link that leads nowhere"
+        if problem is not None:
+            return FeedFolderEntry(path, None, problem)
+    found = entry.stat()
+    if not stat.S_ISREG(found.st_mode):
+        return FeedFolderEntry(path, None, "is no regular file")
+    return FeedFolderEntry(path, found)
+
+
+def link_problem(path: str, real_root: str) -> str | None:
+    """Why a path that may be a link is not followed; None if it stays inside the root."""
+    target = os.path.realpath(path)
+    if os.path.commonpath([target, real_root]) == real_root:
+        return None
+    return "is a link that leads out of the feed; move the file here"
+
+
+def file_problem(path: str, root: str) -> str | None:
+    """Why a file that was listed may not be opened now; None if it may, or is not there.
+
+    Between a listing and its opening, whoever writes the feed may have put something else there.
+    """
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None  # said by whoever opens it
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        return "is no regular file"
+    return link_problem(path, os.path.realpath(root)) if root else None
+
 
 SUFFIXES = (".parquet", ".pq")
 """Files of other names in a feed's folders are not ours: notes, checksums, uploads in progress."""
@@ -38,7 +120,7 @@ class FeedFile:
     """One file as a listing shows it.
 
     A listing compares path, size and time. A file whose time alone has changed may be the same
-    all the same: the hash of its footer says so (:func:`monitor.feed.parquet_footer.same_file`).
+    all the same: the hash of its footer says so (:func:`monitor.feed.batch_plan.same_file`).
 
     >>> FeedFile("cam-7/0003.parquet", 1024, 1_700_000_000_000_000_000).path
     'cam-7/0003.parquet'
@@ -277,3 +359,56 @@ def storage_errors(where: str) -> Iterator[None]:
             f"{where}: the storage did not answer ({one_line(error)}); check that it can be "
             "reached and read with these credentials"
         ) from error
+
+
+IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp")
+OTHERS = (".zip", ".tar", ".tar.gz", ".tgz", ".mp4", ".mkv", ".avi", ".mov")
+ENTRIES = 10_000
+"""Names looked at. A folder of images shows itself within the first few; a feed of a million files
+shall not be walked for the question."""
+
+
+def check_for_images(location: str | os.PathLike[str]) -> None:
+    """Raise the sentence that names `conclad ingest` if a folder holds images and no Parquet.
+
+    Says nothing about buckets, about folders that are not there, and about empty ones.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "a.jpg").write_bytes(b"")
+    ...     check_for_images(folder)
+    Traceback (most recent call last):
+    ...
+    monitor.feed.errors.SourceError: ...: holds images and no Parquet; bring them into a feed: \
+conclad ingest ... --to ...-feed
+    """
+    text = os.fspath(location)
+    folder = Path(text).expanduser()
+    if "://" in text or not folder.is_dir():
+        return
+    what = _found(folder)
+    if what is not None:
+        shown = text.rstrip("/")
+        raise SourceError(
+            f"{text}: holds {what} and no Parquet; bring them into a feed: conclad ingest {shown} "
+            f"--to {shown}-feed"
+        )
+
+
+def _found(folder: Path) -> str | None:
+    seen, found = 0, None
+    for _, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not is_hidden(name))
+        for name in names:
+            lower, seen = name.lower(), seen + 1
+            if is_hidden(name):
+                continue
+            if lower.endswith(SUFFIXES):
+                return None
+            if lower.endswith(IMAGES):
+                found = "images"
+            elif lower.endswith(OTHERS):
+                found = found or "archives or video"
+        if seen > ENTRIES:
+            break
+    return found

@@ -14,11 +14,11 @@ from monitor.feed.errors import SourceError
 from monitor.feed.feed_storage import (
     FeedFile,
     FeedStorage,
+    check_for_images,
     is_hidden,
     storage_errors,
     without_secrets,
 )
-from monitor.feed.image_folder_hint import check_for_images
 
 
 def find_files(

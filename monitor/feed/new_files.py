@@ -22,10 +22,10 @@ from monitor.feed.feed_storage import (
     FeedFile,
     FeedStorage,
     by_arrival,
+    file_problem,
     is_hidden,
     storage_errors,
 )
-from monitor.feed.local_folder import file_problem
 from monitor.plain_text import path_problem
 
 #: Looking at the feed takes at most this share of the time.

@@ -7,13 +7,27 @@ whose scene brings something new has not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.images.group_by_shape import alike
+
+def alike(images: Sequence[NDArray[np.uint8]], most: int) -> Iterator[list[int]]:
+    """Where images of one shape stand, at most so many at a time; every image once.
+
+    >>> small, large = np.zeros((2, 2, 3), np.uint8), np.zeros((4, 4, 3), np.uint8)
+    >>> list(alike([small, large, small, small], 2))
+    [[0, 2], [3], [1]]
+    """
+    by_shape: dict[tuple[int, ...], list[int]] = {}
+    for index, image in enumerate(images):
+        by_shape.setdefault(image.shape, []).append(index)
+    for indices in by_shape.values():
+        for first in range(0, len(indices), most):
+            yield indices[first : first + most]
+
 
 # Fine structure is measured on the centre, unscaled, since scaling hides noise and blur; so many
 # pixels are enough for a stable figure and bound the cost for frames of any size.

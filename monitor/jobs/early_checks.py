@@ -16,9 +16,8 @@ from monitor.config import Config
 from monitor.feed.batch_plan import plan_batches
 from monitor.feed.class_folders import class_folder, is_image
 from monitor.feed.errors import FeedError, SourceError
-from monitor.feed.feed_storage import FeedStorage
+from monitor.feed.feed_storage import FeedStorage, check_for_images
 from monitor.feed.file_arguments import find_files
-from monitor.feed.image_folder_hint import check_for_images
 from monitor.jobs.errors import NotWritable, OtherBackbone, PortTaken
 from monitor.jobs.from_config import columns_of, current_version, open_existing_store
 from monitor.store.snapshot_manifest import read_meta
@@ -86,8 +85,7 @@ def check_detector(config: Config) -> None:
 
 def check_backbone(config: Config) -> str:
     """Raise if the backbone is none, or its file is not there; returns what it is called."""
-    from monitor.backbones.backbone_names import check_name
-    from monitor.backbones.backbone_spec import BackboneSpec
+    from monitor.backbones.backbone_spec import BackboneSpec, check_name
 
     spec = BackboneSpec.parse(config.backbone.name)
     check_name(spec.name)

@@ -16,10 +16,9 @@ from monitor.backbones.embed_images import Embedded, embed_images
 from monitor.backbones.engine import Engine, Features
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.batch_reader import BatchReader
-from monitor.feed.contract import Columns
+from monitor.feed.contract import Columns, RejectedRow, RowIdentity
 from monitor.feed.errors import FeedError
 from monitor.feed.feed_storage import FeedFile, FeedStorage
-from monitor.feed.row_parsing import RejectedRow, RowIdentity
 
 # Small enough that an interruption costs a minute or two of a CPU's work, large enough that a
 # million images leave a hundred files and not four thousand.

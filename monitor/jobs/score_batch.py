@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from monitor.feed.batch_plan import PlannedBatch
-from monitor.feed.row_parsing import RejectedRow, RowIdentity
+from monitor.feed.contract import RejectedRow, RowIdentity
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.shift_correction import ShiftCorrection, score_corrected

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from monitor.backbones.engine import Features
 from monitor.config import Config
-from monitor.feed.row_parsing import RejectedRow, RowIdentity
+from monitor.feed.contract import RejectedRow, RowIdentity
 from monitor.images.image_identity import image_key
 from monitor.images.reject_reasons import Reason, Rejected
 from monitor.jobs.feature_stream import Part, Piece

@@ -11,9 +11,8 @@ from monitor.backbones.embed_images import Embedded, embed_part
 from monitor.backbones.engine import Engine
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.batch_reader import BatchReader
-from monitor.feed.contract import Columns
+from monitor.feed.contract import Columns, RejectedRow, Row, RowIdentity
 from monitor.feed.feed_storage import FeedStorage
-from monitor.feed.row_parsing import RejectedRow, Row, RowIdentity
 from monitor.images.image_stats import STATS
 from monitor.jobs.score_batch import EmbeddedBatch
 

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from monitor.feed.batch_plan import FileBatches, plan_files
+from monitor.feed.batch_plan import FileBatches, plan_files, same_file
 from monitor.feed.contract import Columns
 from monitor.feed.errors import FeedError, FileGone, FileIncomplete, SourceUnavailable
 from monitor.feed.feed_storage import FeedFile, FeedStorage, by_arrival
-from monitor.feed.parquet_footer import same_file
 from monitor.feed.unfinished_files import UnfinishedFile, is_overdue, wait_for
 from monitor.store import Store, Transaction
 from monitor.store.atomic_files import declare, fault_point

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.batch_reader import BatchReader
-from monitor.feed.contract import Columns
+from monitor.feed.contract import Columns, Row
 from monitor.feed.errors import FeedError
 from monitor.feed.feed_storage import FeedStorage
-from monitor.feed.row_parsing import Row
 from monitor.images.decode import Decoding
 from monitor.images.isolated_decoding import decoders_for
 from monitor.images.reject_reasons import Rejected

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from monitor.cli import run_log
+from monitor.cli import run as run_module
 from monitor.cli.output import CLEAR_LINE, Output
-from monitor.cli.run_log import RunLog
+from monitor.cli.run import RunLog
 from monitor.config import Config
 from monitor.store import Store
 from monitor.store.records import Count
@@ -87,7 +87,7 @@ def test_the_end_says_what_to_do(now: RunGlance, held: int, set_aside: int, expe
 def test_it_is_read_from_the_store_while_others_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_log, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(run_module, "LOOK_SECONDS", 0.01)
     config, stream = config_for(tmp_path), Terminal()
     with Store.open(tmp_path / "state") as store:
         with store.transaction() as tx:

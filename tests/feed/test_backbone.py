@@ -18,8 +18,7 @@ import torch
 
 from monitor.backbones import pretrained
 from monitor.backbones.backbone import Backbone, load_backbone
-from monitor.backbones.backbone_names import NAMED
-from monitor.backbones.backbone_spec import BackboneSpec
+from monitor.backbones.backbone_spec import NAMED, BackboneSpec
 from monitor.backbones.errors import (
     BackboneSyntax,
     LayersUnavailable,
@@ -230,7 +229,7 @@ def test_multi_ends_with_what_pooled_gives(name: str) -> None:
 
 
 def test_a_network_without_stages_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from monitor.backbones.tiny_network import TinyNetwork
+    from monitor.backbones.backbone import TinyNetwork
 
     monkeypatch.delattr(TinyNetwork, "forward_intermediates")
     monkeypatch.setattr(TinyNetwork, "forward", lambda self, x: x.mean((2, 3)))

@@ -9,11 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.feed.batch_plan import PlannedBatch, cut, plan_batches, plan_files
+from monitor.feed.batch_plan import (
+    Footer,
+    PlannedBatch,
+    RowGroup,
+    cut,
+    plan_batches,
+    plan_files,
+    read_footer,
+)
 from monitor.feed.contract import Columns, Layout
 from monitor.feed.errors import ContractError, FileCorrupt, FileGone, FileIncomplete
 from monitor.feed.feed_storage import FeedFile, FeedStorage
-from monitor.feed.parquet_footer import Footer, RowGroup, read_footer
 from tests.feed.make import table, write
 
 FILE = FeedFile("a.parquet", 1000, 1)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from monitor.feed.row_parsing import RowIdentity
+from monitor.feed.contract import RowIdentity
 from monitor.jobs.score_batch import verdict_table
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector

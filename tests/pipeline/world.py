@@ -12,8 +12,8 @@ import numpy as np
 
 from monitor.config import Config
 from monitor.feed.batch_plan import PlannedBatch
+from monitor.feed.contract import RowIdentity
 from monitor.feed.feed_storage import FeedFile
-from monitor.feed.row_parsing import RowIdentity
 from monitor.jobs.score_batch import EmbeddedBatch, score_batch
 from monitor.novelty.detector import Detector
 from monitor.pipeline.pool_lifecycle import Advanced, PoolLifecycle

@@ -18,7 +18,7 @@ from aiosmtpd.smtp import Envelope
 from monitor.config.telemetry_section import MessagesSection
 from monitor.store import Store
 from monitor.telemetry.errors import WebhookRefused
-from monitor.telemetry.message_sender import MessageSender, is_quiet
+from monitor.telemetry.event_senders import MessageSender, is_quiet
 from monitor.telemetry.message_targets import open_target
 from tests.people import world
 from tests.telemetry.receiving import PATIENCE, Receiver

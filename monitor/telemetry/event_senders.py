@@ -1,27 +1,31 @@
-"""Tells other systems what happened: one signed POST for each event, each address, in order.
+"""Tells others what happened: a signed POST to webhooks for each event, messages to people.
 
 The timeline of the store is the queue. For every address the number of the last event that was
 delivered is a note in the store, moved after the delivery: a crash in between repeats one message
 and loses none. Each address has a thread of its own, so a receiver that hangs delays nobody else,
-and the feed never waits for any of them.
+and the feed never waits for any of them. Messages to people are gathered for a while, held back at
+night, and sent to each target in turn.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime, time, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
+from zoneinfo import ZoneInfo
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from monitor.config.telemetry_section import WebhooksSection
+from monitor.config.telemetry_section import MessagesSection, WebhooksSection
 from monitor.errors import ConcladError
 from monitor.store import Store
 from monitor.store.records import Event
 from monitor.telemetry.errors import Undelivered, WebhookRefused
+from monitor.telemetry.message_targets import Target, open_target
+from monitor.telemetry.message_words import compose
 from monitor.telemetry.store_reading import WEBHOOK_ROOM
 from monitor.telemetry.webhook_target import Receiver
 
@@ -218,3 +222,82 @@ def read_secret(path: str | None) -> bytes | None:
             f"{path}: the secret of the webhooks is empty; put a long random text into the file"
         )
     return found
+
+
+ROOM = "messages"
+
+
+def is_quiet(now: datetime, hours: str | None, zone: str) -> bool:
+    """Whether people are not to be disturbed now, in their own zone.
+
+    >>> from datetime import UTC
+    >>> night = datetime(2026, 1, 1, 22, 30, tzinfo=UTC)
+    >>> is_quiet(night, "22:00-07:00", "UTC"), is_quiet(night, "22:00-07:00", "America/New_York")
+    (True, False)
+    """
+    if hours is None:
+        return False
+    begin, end = (time.fromisoformat(part) for part in hours.split("-"))
+    clock = now.astimezone(ZoneInfo(zone)).time()
+    return begin <= clock < end if begin <= end else clock >= begin or clock < end
+
+
+class MessageSender(EventSender[Target]):
+    """Tells people what happened; without targets it does nothing.
+
+    >>> import tempfile
+    >>> store = Store.open(tempfile.mkdtemp())
+    >>> with MessageSender(store, MessagesSection(), "http://localhost:8484") as sender:
+    ...     print(len(sender.receivers))
+    0
+    >>> store.close()
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: MessagesSection,
+        desk_url: str,
+        *,
+        poll: float = POLL_SECONDS,
+        first_pause: float = FIRST_PAUSE_SECONDS,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        secret = read_secret(settings.secret_file)
+        targets = [
+            open_target(address, timeout=settings.timeout_seconds, secret=secret)
+            for address in dict.fromkeys(settings.targets)
+        ]
+        super().__init__(
+            store,
+            targets,
+            room=ROOM,
+            events=settings.events,
+            give_up_hours=settings.give_up_hours,
+            poll=poll,
+            first_pause=first_pause,
+        )
+        self._messages = settings
+        self._desk_url = desk_url
+        self._clock = clock
+
+    def _step(self, receiver: Target) -> float:
+        events, failures = self._waiting(receiver)
+        if not events or not self._is_due(events):
+            return self._poll
+        try:
+            receiver.deliver(compose(self._store, events, self._desk_url))
+        except Undelivered as error:
+            return self._failed(receiver, events[-1], str(error), failures + 1)
+        self._delivered(receiver, events[-1])
+        return self._poll
+
+    def _is_due(self, events: Sequence[Event]) -> bool:
+        """Urgent ones at once; the others when they have gathered, and not at night."""
+        if any(event.kind in self._messages.urgent for event in events):
+            return True
+        with self._store.reading() as tx:
+            now = self._clock() if self._clock else tx.now
+        if is_quiet(now, self._messages.quiet_hours, self._messages.timezone):
+            return False
+        return now - events[0].at >= timedelta(minutes=self._messages.digest_minutes)

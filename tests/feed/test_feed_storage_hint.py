@@ -12,7 +12,7 @@ from monitor.config import load
 from monitor.doctor import Level
 from monitor.doctor.storage_check import feed as look_at_feed
 from monitor.feed.errors import SourceError
-from monitor.feed.image_folder_hint import check_for_images
+from monitor.feed.feed_storage import check_for_images
 from tests.ingest.making import cameras, put
 from tests.jobs.feeds import write_feed
 
