@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from monitor.novelty.arrays import Bools, Floats, Ints
+from monitor.novelty.bank_screen import BankScreen
 from monitor.novelty.errors import (
     ClassTooSmall,
     DuplicateClass,
@@ -319,6 +320,53 @@ class Detector:
         least: Floats = np.minimum.reduceat(errors, self._first_modes, axis=1)
         return least
 
+    @cached_property
+    def _screen(self) -> BankScreen | None:
+        modes = [mode for c in self.classes for mode in c.modes]
+        return BankScreen(modes) if BankScreen.pays(modes) else None
+
+    def fre_of_contenders(
+        self, x: Floats, rank: Callable[[Floats], Floats] | None = None
+    ) -> Floats:
+        """Squared FRE of every row to every class that can be the nearest.
+
+        Exact wherever a class may have the least error of a row, or the least ``rank``, which
+        grows with the error. Where many classes are known, the others have a lower bound of it
+        that rules them out (see :mod:`monitor.novelty.bank_screen`).
+        """
+        if self._screen is None:
+            return self._squared_fre(x)
+        lower, upper = self._screen.bounds(x)
+        if len(self._first_modes) < lower.shape[1]:
+            lower = np.minimum.reduceat(lower, self._first_modes, axis=1)
+            upper = np.minimum.reduceat(upper, self._first_modes, axis=1)
+        ranks: list[Callable[[Floats], Floats]] = [np.asarray, *([rank] if rank else [])]
+        # The likeliest of each row first: what is exact rules out more than a bound does.
+        exact = np.zeros(lower.shape, dtype=bool)
+        for of in ranks:
+            exact[np.arange(len(x)), of(upper).argmin(axis=1)] = True
+        self._fill_exactly(x, lower, exact)
+        possible = np.zeros_like(exact)
+        for of in ranks:
+            value = of(lower)
+            possible |= value <= np.where(exact, value, np.inf).min(axis=1, keepdims=True)
+        self._fill_exactly(x, lower, possible & ~exact)
+        return lower
+
+    def _fill_exactly(self, x: Floats, errors: Floats, chosen: Bools) -> None:
+        """Compute the chosen entries of ``errors``, in place."""
+        classes, rows = np.nonzero(chosen.T)
+        found = np.empty(len(rows), dtype=np.float32)
+        first = 0
+        for end in (np.flatnonzero(np.diff(classes, append=-1)) + 1).tolist():
+            some = x[rows[first:end]]
+            modes = self.classes[classes[first]].modes
+            found[first:end] = modes[0].squared_fre(some)
+            for mode in modes[1:]:
+                found[first:end] = np.minimum(found[first:end], mode.squared_fre(some))
+            first = end
+        errors[rows, classes] = found
+
     def s0(self, features: ArrayLike) -> Floats:
         """S⁰: the least FRE over the known classes."""
         least: Floats = self.fre(features).min(axis=1)
@@ -331,16 +379,17 @@ class Detector:
         unusual than they did: see :mod:`monitor.novelty.drift.shift_correction`.
         """
         x = self.checked(features)
-        errors = self._squared_fre(x)
         settings = self.settings
+        errors_by = partial(self.fre_of_contenders, x)
         if self.opinions is None or not isinstance(settings, RobustSettings):
+            errors = errors_by(None)
             nearest: Ints = errors.argmin(axis=1)
             least = errors.min(axis=1)
             score: Floats = least if settings.squared else np.sqrt(least)
             score = score if ease is None else score * ease
             p_known = self._p_known(score)
         else:
-            score, nearest = self.opinions.judge(x, errors, settings)
+            score, nearest = self.opinions.judge(x, errors_by, settings)
             score = score if ease is None else score * ease
             p_known = self.opinions.p_known(score, nearest, settings)
         t_inner = self.calibration.t_inner

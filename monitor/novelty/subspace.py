@@ -112,11 +112,15 @@ class Subspace:
 
     def fre(self, features: ArrayLike, *, squared: bool = True) -> Floats:
         """Distance of every row to the subspace, computed explicitly; never negative."""
-        x = as_features(features, dimension=self.dimension)
+        error = self.squared_fre(as_features(features, dimension=self.dimension))
+        return error if squared else np.sqrt(error)
+
+    def squared_fre(self, x: Floats) -> Floats:
+        """The same of rows that were checked before."""
         centred = x - self.mean
         residual = centred - (centred @ self.basis.T) @ self.basis
         error: Floats = np.einsum("ij,ij->i", residual, residual)
-        return error if squared else np.sqrt(error)
+        return error
 
 
 def _components(energies: np.ndarray, total: float, variance: float) -> int:

@@ -18,7 +18,7 @@ and joined by the whitened distance to its mean, which is fair to classes learnt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -26,6 +26,9 @@ import numpy as np
 from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.robust.settings import RobustSettings
 from monitor.novelty.subspace import References
+
+ErrorsBy = Callable[[Callable[[Floats], Floats]], Floats]
+"""Squared FRE of some rows to every class, exact where it is least or makes a rank least."""
 
 # Keeps the exponential finite.
 _MOST = 60.0
@@ -168,7 +171,7 @@ class Opinions:
         )
 
     def judge(
-        self, features: Floats, errors: Floats, settings: RobustSettings
+        self, features: Floats, errors_by: ErrorsBy, settings: RobustSettings
     ) -> tuple[Floats, Ints]:
         """The score of every row, and the position of the class that it resembles most."""
         centred = features - self.centre
@@ -179,7 +182,12 @@ class Opinions:
         square += products[:, modes:] ** 2 @ self.gains
         length = np.sqrt(np.maximum(square, np.float32(_TINY)))
         likeness = self._most(inner - 0.5 * self.lengths**2) / self.by_place
-        nearest: Ints = (errors / self.strangers - likeness).argmin(axis=1)
+
+        def unlike(errors: Floats) -> Floats:
+            return errors / self.strangers - likeness
+
+        errors = errors_by(unlike)
+        nearest: Ints = unlike(errors).argmin(axis=1)
         cosine = (inner / np.maximum(self.lengths, np.float32(_TINY))).max(axis=1) / length
         given = _given(features, errors, cosine)
         return _score(given, nearest, self.location, self.scale, settings.far), nearest
