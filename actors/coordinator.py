@@ -186,11 +186,12 @@ class Coordinator:
         with self._store.reading() as tx:
             pool = tx.pools.filling()
         room = self._config.pools.size - (pool.size if pool else 0)
+        judged_by = (self._current.number, self._current.corrections.revision)
         for one in list(self._in_flight.front(Stage.SCORED)):
             assert one.scored is not None
             if room <= 0 or len(ready) == COMMITTED_AT_ONCE:
                 break
-            if not self._current.judges_like(one.scored):
+            if (one.scored.detector_version, one.scored.shift_revision) != judged_by:
                 discard(self._store.folder, one.scored)
                 one.back_to(Stage.EMBEDDED)
                 break

@@ -343,7 +343,11 @@ def _worker_pool(
     config: Config, open_engine: EngineFactory, listener: Listener
 ) -> Iterator[WorkerPool]:
     if config.run.address == NO_RAY:
-        yield InlineWorkerPool(config, open_engine)
+        inline = InlineWorkerPool(config, open_engine)
+        try:
+            yield inline
+        finally:
+            inline.close()
         return
     # Late: Ray takes seconds to import, and a wrong configuration should not wait for it.
     from actors.ray_cluster import connect, disconnect, wait_for_resources

@@ -141,6 +141,9 @@ class Worker:
         given: list[Any] = [*map(self._detectors.get, detectors), *features]
         return task.run(self._tools, *given)
 
+    def close(self) -> None:
+        """Let go of what its tools hold open."""
+
 
 class Embedder(Worker):
     """One copy of the backbone, and a reader of the feed. Image bytes never leave it."""
@@ -164,6 +167,9 @@ class Embedder(Worker):
     def ready(self) -> Fingerprint:
         """What its features are like; answered once the backbone is loaded."""
         return self._engine.fingerprint
+
+    def close(self) -> None:
+        self._tools.close()
 
 
 class Scorer(Worker):
@@ -271,6 +277,7 @@ class InlineWorkerPool:
         self._open_engine = open_engine
         self._queue: deque[tuple[Task, Sequence[DetectorRef], tuple[Any, ...]]] = deque()
         self._restarts: dict[str, int] = {}
+        self._workers: dict[Role, Worker] = {}
 
     def start(self) -> Fingerprint:
         self._workers = {role: WORKERS[role](self._config, self._open_engine) for role in ROLES}
@@ -331,3 +338,5 @@ class InlineWorkerPool:
 
     def close(self) -> None:
         self._queue.clear()
+        for worker in self._workers.values():
+            worker.close()

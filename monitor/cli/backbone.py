@@ -10,7 +10,7 @@ import click
 from monitor.backbones.backbone_spec import NAMED, check_name
 from monitor.cli.options import with_output
 from monitor.cli.output import Output, table
-from monitor.jobs.early_checks import check_folder_is_writable
+from monitor.jobs.from_config import check_folder_is_writable
 
 
 @click.group()

@@ -11,7 +11,7 @@ import click
 from monitor.cli.options import with_output
 from monitor.cli.output import Output, duration, table
 from monitor.config import Config
-from monitor.jobs.early_checks import check_folder_is_writable, check_labelled
+from monitor.jobs.from_config import check_folder_is_writable, check_labelled
 
 if TYPE_CHECKING:
     from monitor.demo.measure import ClassOutcome

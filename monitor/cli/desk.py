@@ -8,7 +8,7 @@ import click
 
 from monitor.cli.options import with_config
 from monitor.config.load import Loaded
-from monitor.jobs.early_checks import check_port
+from monitor.jobs.from_config import check_port
 
 
 @click.command()

@@ -7,7 +7,7 @@ import click
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, duration
 from monitor.config.load import Loaded
-from monitor.jobs.early_checks import check_backbone, check_files, check_folder_is_writable
+from monitor.jobs.from_config import check_backbone, check_files, check_folder_is_writable
 
 
 @click.command()

@@ -9,7 +9,7 @@ import click
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, data_for_each, duration, for_each, table
 from monitor.config.load import Loaded
-from monitor.jobs.early_checks import check_backbone, check_labelled, check_state_is_writable
+from monitor.jobs.from_config import check_backbone, check_labelled, check_state_is_writable
 
 if TYPE_CHECKING:
     from monitor.jobs.fit_detector import Fitted

@@ -17,8 +17,12 @@ from monitor.cli.output import Output, data_for_each, for_each, table
 from monitor.config import Config
 from monitor.config.load import Loaded
 from monitor.errors import is_outage
-from monitor.jobs.early_checks import check_detector, check_feed, check_state_is_writable
-from monitor.jobs.from_config import open_existing_store
+from monitor.jobs.from_config import (
+    check_detector,
+    check_feed,
+    check_state_is_writable,
+    open_existing_store,
+)
 from monitor.telemetry.run_glance import RunGlance, glance, line, next_steps
 
 #: A look costs a few milliseconds of the store's time.

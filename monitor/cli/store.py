@@ -10,8 +10,7 @@ import click
 from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output
 from monitor.config.load import Loaded
-from monitor.jobs.early_checks import check_folder_is_writable
-from monitor.jobs.from_config import open_existing_store, open_store
+from monitor.jobs.from_config import check_folder_is_writable, open_existing_store, open_store
 from monitor.store import integrity_check as checking
 from monitor.store.account import PLACES, Account, account, by_source
 from monitor.store.backup import Backup, back_up

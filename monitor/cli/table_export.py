@@ -20,7 +20,7 @@ from monitor.cli.geo_export import write_geojson, write_geoparquet
 from monitor.cli.options import Moment
 from monitor.config import Config
 from monitor.feed.feed_storage import FeedStorage
-from monitor.jobs.early_checks import check_folder_is_writable
+from monitor.jobs.from_config import check_folder_is_writable
 
 Batches = Iterable[pa.RecordBatch]
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -4,7 +4,7 @@ What they say works like an answer: a new name becomes a class, with the images 
 that follow those that were named; a known class is fitted again with them, or learns a further
 look where they are unlike the rest of it; "not an image" sets images aside. Each lesson is a
 detector version behind the same gate, and can be taken back. The pool of the images takes it for
-an answer (:mod:`monitor.pipeline.taught_images`).
+an answer (:mod:`monitor.pipeline.pool_samples`).
 """
 
 from __future__ import annotations

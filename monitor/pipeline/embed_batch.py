@@ -46,8 +46,9 @@ class BatchEmbedder:
         found: list[Embedded[RowIdentity]] = []
         unread: list[RejectedRow] = []
         first = planned.first_row
-        while first < planned.end_row:
-            part = self._read(planned, first)
+        end = planned.first_row + planned.rows
+        while first < end:
+            part = self._read(planned, first, end - first)
             first += len(part)
             unread += [row for row in part if isinstance(row, RejectedRow)]
             images = [(row.identity, row.image) for row in part if isinstance(row, Row)]
@@ -66,9 +67,8 @@ class BatchEmbedder:
             tuple(sorted((*unread, *rejected), key=lambda row: row.row)),
         )
 
-    def _read(self, planned: PlannedBatch, first: int) -> list[Row | RejectedRow]:
+    def _read(self, planned: PlannedBatch, first: int, rows: int) -> list[Row | RejectedRow]:
         """The rest of a batch, or some of it where images are large."""
-        rows = planned.end_row - first
         part: list[Row | RejectedRow] = []
         held = 0
         with self._reading:

@@ -20,7 +20,12 @@ import numpy as np
 from monitor.config import Config
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput, RoundToAsk
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory
-from monitor.pipeline.pool_samples import PoolSamples, read_samples
+from monitor.pipeline.pool_samples import (
+    PoolSamples,
+    answer_from_lessons,
+    read_samples,
+    taught_samples,
+)
 from monitor.pipeline.pool_settlement import (
     PoolSettlement,
     SettlementInput,
@@ -53,7 +58,6 @@ from monitor.pipeline.publish_version import (
     store_thumbnails,
 )
 from monitor.pipeline.row_thumbnails import RowThumbnail
-from monitor.pipeline.taught_images import answer_from_lessons, taught_samples
 from monitor.pipeline.worker_tasks import (
     AdvanceInnerLoop,
     ClusterPool,

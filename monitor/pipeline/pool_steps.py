@@ -24,7 +24,7 @@ from monitor.novelty.trigger.pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.settings import TriggerSettings
 from monitor.pipeline.pool_inspection import PoolInspection
 from monitor.pipeline.pool_samples import PoolSamples
-from monitor.store import ScoredBatch, Transaction
+from monitor.store import Transaction
 from monitor.store.errors import NotFound
 from monitor.store.pools import PoolEvent
 from monitor.store.records import ClassRow, Count, Pool, PoolSample, Question
@@ -47,11 +47,6 @@ class CurrentDetector:
     detector: Detector
     corrections: ShiftCorrections = UNCORRECTED
     """How sources that are shifted are judged by it."""
-
-    def judges_like(self, scored: ScoredBatch) -> bool:
-        """Whether a batch has the verdicts that it would be given now."""
-        judged_by = (scored.detector_version, scored.shift_revision)
-        return judged_by == (self.number, self.corrections.revision)
 
 
 def decide_pool(
@@ -387,7 +382,7 @@ def _living(tx: Transaction, class_id: str | None) -> ClassRow | None:
         row = tx.classes.resolve(class_id)
     except NotFound:
         return None
-    return row if row.living else None
+    return row if row.retired_at is None and row.merged_into is None else None
 
 
 def answer_from_column(

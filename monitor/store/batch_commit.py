@@ -116,7 +116,7 @@ def _try(
 ) -> list[CommittedBatch]:
     fault_point("commit.start")
     with store.reading() as tx:
-        ledger = tx.batches.get_many(one.batch_id for one in scored)
+        ledger = tx.batches.get_many([one.batch_id for one in scored])
         fresh = _pending(scored, ledger)
         digests = [digests_of(one.verdicts) for one in fresh]
         seen = tx.seen.lookup({digest for named in digests for digest in named})

@@ -13,9 +13,8 @@ from monitor.people.answer_questions import Said, Word, give
 from monitor.people.errors import NotPossible
 from monitor.people.teach_images import call_no_image, set_aside, teach, unteach
 from monitor.people.version_manifest import current_knowledge
-from monitor.pipeline.pool_samples import read_samples
+from monitor.pipeline.pool_samples import answer_from_lessons, read_samples, taught_samples
 from monitor.pipeline.pool_steps import open_round
-from monitor.pipeline.taught_images import answer_from_lessons, taught_samples
 from monitor.store import Store, check
 from monitor.store.output_files import read_table
 from monitor.store.pool_images import find_in_pools
