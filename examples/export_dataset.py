@@ -43,7 +43,9 @@ def export(verdicts: Path, out: Path) -> int:
             file = row["file"]
             if file not in images:
                 images[file] = pq.read_table(file, columns=["image"])["image"].to_pylist()
-            name = f"{row['verdict']}/{row['source_id']}-{row['image_id']}.jpg"
+            # Ids of ingested images are paths.
+            plain = f"{row['source_id']}-{row['image_id']}".replace("/", "-").removesuffix(".jpg")
+            name = f"{row['verdict']}/{plain}.jpg"
             (out / name).parent.mkdir(exist_ok=True)
             (out / name).write_bytes(images[file][row["row"]])
             kept = ("image_id", "source_id", "verdict", "score_ratio", "nearest_class_name")

@@ -25,6 +25,8 @@ from monitor.ingest.wait_for_space import size
 
 # More rows than this are for a program: --json has them all.
 SOURCES_SHOWN = 20
+# Of feed.path; the configuration's model would take longer to load than this command.
+DEFAULT_FEED = "feed"
 
 T = TypeVar("T", int, float)
 
@@ -127,8 +129,8 @@ def describe(done: Tally, feed: str) -> str:
         lines.append("")
     speed = f", {done.images / done.seconds:,.0f} images/s" if done.images and done.seconds else ""
     lines.append(
-        f"{done.images:,} images ({size(done.bytes)}) in {done.files:,} "
-        f"file{'' if done.files == 1 else 's'} of {feed} in {duration(done.seconds)}{speed}."
+        f"{_counted(done.images, 'image')} ({size(done.bytes)}) in "
+        f"{_counted(done.files, 'file')} of {feed} in {duration(done.seconds)}{speed}."
     )
     if done.known:
         lines.append(f"Already there, and passed over: {done.known:,}.")
@@ -142,8 +144,18 @@ def describe(done: Tally, feed: str) -> str:
         lines.append(f"Ignored, being no images: {kinds}.")
     if done.was_stopped:
         lines.append("Stopped early; the same command goes on from here.")
-    lines.append(f"Next: conclad run --once --set feed.path={feed}")
+    where = "" if Path(feed) == Path(DEFAULT_FEED) else f" --set feed.path={feed}"
+    lines.append("Next, if there is no detector yet: conclad fit --data FOLDER-OF-CLASS-FOLDERS")
+    lines.append(f"Then: conclad run --once{where}")
     return "\n".join(lines)
+
+
+def _counted(number: int, noun: str) -> str:
+    """
+    >>> _counted(1, "image"), _counted(2000, "image")
+    ('1 image', '2,000 images')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _options(given: dict[str, Any]) -> Options:

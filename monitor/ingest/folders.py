@@ -140,7 +140,10 @@ def _reader(file: SourceFile, reading: Reading) -> tuple[Reader, str]:
     if file.kind is SourceKind.TIFF:
         from monitor.ingest.satellite_scenes import is_scene, read_scene
 
-        if is_scene(file):
+        kind = is_scene(file)
+        if kind is None:
+            return _broken_tiff, ""
+        if kind:
             return read_scene, reading.options.scenes.key()
         return _plain_tiff, ""
     return (read_table if file.kind is SourceKind.TABLE else read_archive), ""
@@ -149,3 +152,8 @@ def _reader(file: SourceFile, reading: Reading) -> tuple[Reader, str]:
 def _plain_tiff(file: SourceFile, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
     yield from hand_over(file, read_whole(file), reading)
     yield Finished(whole_file(file, stamp, reading.options))
+
+
+def _broken_tiff(file: SourceFile, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
+    raise Unreadable(f"{file.path}: a TIFF that cannot be opened; copy it again")
+    yield

@@ -71,6 +71,8 @@ def ingest(
             serve(metrics, tally, [one.state for one in found if isinstance(one, LiveSource)])
         run = _Run(feed, work, journal, options, tally, note, stop, step)
         total = None if options.follow else _total(found)
+        # The only file there is: what is wrong with it is the error at the end, said once.
+        run.is_quiet = total == 1 or bool(len(sources) == 1 and Path(sources[0]).is_file())
         try:
             for source, handed in _stream(found, run.spool, options, stop):
                 run.take(source, handed)
@@ -103,6 +105,7 @@ class _Run:
         step: Callable[[str], None],
     ) -> None:
         self._journal, self._tally, self._note = journal, tally, note
+        self.is_quiet = False
         self.spool = Spool(work / "spool")
         self._space = Space(
             feed, options.min_free, note, sleep=lambda seconds: not stop.wait(seconds)
@@ -126,7 +129,7 @@ class _Run:
             case Finished(item):
                 self._journal.note(item)
             case LeftOut():
-                if self._tally.leave_out(handed):
+                if self._tally.leave_out(handed) and not self.is_quiet:
                     self._note(f"left out: {handed}")
             case Known():
                 self._tally.known += 1

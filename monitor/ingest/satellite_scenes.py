@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,20 +41,26 @@ from monitor.ingest.tile_windows import windows
 if TYPE_CHECKING:
     from rasterio.io import DatasetReader
 
+# What is wrong with a TIFF is told in our words, once.
+logging.getLogger("tifffile").setLevel(logging.CRITICAL)
+
 # ModelPixelScale, ModelTiepoint, ModelTransformation, GeoKeyDirectory.
 _GEO_TAGS = (33550, 33922, 34264, 34735)
 
 
-def is_scene(file: SourceFile) -> bool:
-    """Whether a TIFF is more than a picture: it knows its place, or has bands nobody can see."""
+def is_scene(file: SourceFile) -> bool | None:
+    """Whether a TIFF is more than a picture: it knows its place, or has bands nobody can see.
+
+    None if it cannot be opened.
+    """
     try:
         with tifffile.TiffFile(file.path) as tiff:
             page = tiff.pages.first
             bands, bits = int(page.samplesperpixel), int(page.bitspersample)
             has_place = any(tag in page.tags for tag in _GEO_TAGS)
             return has_place or bands > 4 or (bands > 1 and bits > 8)
-    except Exception:  # noqa: BLE001 - a broken TIFF is told as such when it is decoded
-        return False
+    except Exception:  # noqa: BLE001 - readers of TIFF raise anything on broken bytes
+        return None
 
 
 def need_rasterio(where: str) -> Any:

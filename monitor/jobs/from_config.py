@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -183,9 +184,12 @@ FILES_OPENED = 3
 
 def check_labelled(config: Config, data: Paths) -> None:
     """Raise if there are no class folders, and no Parquet with images and labels."""
-    from monitor.feed.class_folders import class_folder, is_image
+    from monitor.feed.class_folders import class_folder, class_images, is_image
 
-    if class_folder(data) is not None:
+    folder = class_folder(data)
+    if folder is not None:
+        names = (path.relative_to(folder).parts[0] for path in class_images(folder))
+        _check_sizes(config, Counter(names))
         return
     for name in data:
         if os.path.isdir(name) and any(map(is_image, Path(name).iterdir())):
@@ -195,6 +199,17 @@ def check_labelled(config: Config, data: Paths) -> None:
                 f"folder of its name, {shown}/CLASS/IMAGE"
             )
     _check_columns(config, data, need_label=True)
+
+
+def _check_sizes(config: Config, images: Counter[str]) -> None:
+    """Raise if a class has too few images, whatever becomes of them."""
+    least = settings_of(config).least
+    small = [f"{name} ({count})" for name, count in sorted(images.items()) if count < least]
+    if small:
+        raise SourceError(
+            f"too few images to fit and to calibrate T_inner on: {', '.join(small)}; give at least "
+            f"{least} of each class, or leave the class out and let it be discovered"
+        )
 
 
 def check_files(config: Config, files: Paths) -> None:

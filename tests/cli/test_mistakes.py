@@ -88,6 +88,30 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "demo: dir": (["demo", "--dir", "/proc/x"], "/proc/x: cannot be written"),
     "init: there": (["init", "there.yaml"], "there.yaml: already there"),
     "ingest: none": (["ingest", "nope", "--to", "out"], "nope: no such file or folder"),
+    "fit: few": (["fit", "--data", "few"], "too few images to fit and to calibrate T_inner on: a"),
+    "fit: other": (["fit", "--data", "other.parquet"], "{}/other.parquet: no column 'image_id'"),
+    "fit: cut": (["fit", "--data", "cut.parquet"], "{}/cut.parquet: has no footer yet"),
+    "score: cut": (["score", *HERE, "cut.parquet", "--out", "o"], "{}/cut.parquet: has no footer"),
+    "score: text": (["score", *HERE, "words.parquet", "--out", "o"], "{}/words.parquet: column 'i"),
+    "run: typo": (["run", "--config", "typo.yaml"], "typo.yaml:2:3: feed.pathh: unknown key; did"),
+    "run: yaml": (["run", "--config", "broken.yaml"], "broken.yaml:2:1: not valid YAML"),
+    "run: type": (["run", *HERE, "--set", "pools.size=many"], "--set pools.size: should be a vali"),
+    "run: engine": (["run", *HERE, "--set", "backbone.engine=x"], "--set backbone.engine: should"),
+    "run: group": (["run", *HERE, "--group", "north"], "--group north: no such group; the config"),
+    "run: database": (["run", *HERE, "--set", "state.url=mysql://x/y"], "mysql://x/y: the store k"),
+    "verdicts: class": (["verdicts", *HERE, "--class", "lava"], "class 'lava': there is no class"),
+    "classes: name": (["classes", "rename", *HERE, "water", "forest"], "class 'forest': c1 alread"),
+    "ingest: empty": (["ingest", "empty", "--to", "o2"], "empty: no images in there (found: noth"),
+    "ingest: scene": (["ingest", "-q", "broken.tif", "--to", "o2"], "{}/broken.tif: a TIFF that c"),
+    "ingest: jpeg": (["ingest", "-q", "text.jpg", "--to", "o2"], "{}/text.jpg: not an image, what"),
+    "ingest: table": (["ingest", "-q", "names.parquet", "--to", "o2"], "{}/names.parquet: no colu"),
+    "ingest: video": (["ingest", "-q", "cut.mp4", "--to", "o2"], "{}/cut.mp4: cannot be played"),
+    "ingest: to file": (["ingest", "few", "--to", "text.parquet"], "text.parquet: is a file, wher"),
+    "ingest: itself": (["ingest", "few", "--to", "few"], "few: is the feed itself; name another"),
+    "ingest: bucket": (["ingest", "s3://b/x", "--to", "out"], "s3://b/x: ingest reads from disks"),
+    "ingest: camera": (["ingest", "/dev/video77", "--to", "out"], "/dev/video77: no such camera;"),
+    "ingest: snapshot": (["ingest", "http://127.0.0.1:9/a.jpg", "--to", "out"], "http://127.0.0.1"),
+    "ingest: field": (["ingest", "few", "--to", "out", "--pattern", "{x}/*.jpg"], "--pattern '{x}"),
 }  # fmt: skip
 
 
@@ -111,7 +135,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("empty", "flat"):
         (folder / name).mkdir()
     (folder / "flat/1.png").write_bytes(picture("water", 1))
-    (folder / "text.parquet").write_text("hello")
+    for kind in ("a", "b"):
+        (folder / "few" / kind).mkdir(parents=True)
+        (folder / "few" / kind / "1.png").write_bytes(picture("water", 1))
+    for name in ("text.parquet", "text.jpg"):
+        (folder / name).write_text("hello")
+    (folder / "cut.parquet").write_bytes((folder / "feed/a.parquet").read_bytes()[:3000])
+    words = {"image_id": ["1"], "captured_at": ["x"], "source_id": ["a"], "image": ["hello"]}
+    pq.write_table(pa.table(words), folder / "words.parquet")
+    pq.write_table(pa.table({"id": ["1"], "text": ["hello"]}), folder / "names.parquet")
+    (folder / "broken.tif").write_bytes(b"II*\0\xff\xff\xff\0" + bytes(100))
+    (folder / "cut.mp4").write_bytes(bytes(2000))
+    (folder / "typo.yaml").write_text("feed:\n  pathh: x\n")
+    (folder / "broken.yaml").write_text("feed: [1,\n")
     (folder / "there.yaml").touch()
     from monitor.jobs.fit_detector import fit
 
