@@ -22,7 +22,7 @@ from monitor.ingest.ingest_options import Options
 from monitor.ingest.reader_items import Handed, Idle, Item, Picture, Repeated, content_digest
 
 SCHEMES = ("rtsp", "rtsps", "rtmp", "http", "https", "udp", "tcp", "srt")
-DEVICE = "/dev/video"
+DEVICE, DEVICE_FORMAT = "/dev/video", "v4l2"
 
 OPEN_SECONDS, READ_SECONDS = 10.0, 10.0
 """Cameras answer within a second; after ten without a frame the connection is taken for dead."""
@@ -117,7 +117,7 @@ class LiveSource:
     def _how(self) -> dict[str, Any]:
         how: dict[str, Any] = {"timeout": (OPEN_SECONDS, READ_SECONDS)}
         if self.address.startswith(DEVICE):
-            return {"format": "v4l2"}
+            return {"format": DEVICE_FORMAT}
         if self.address.startswith("rtsp"):
             # Over UDP a lossy network leaves grey smears in frames, which look like novelty.
             how["options"] = {"rtsp_transport": "tcp"}

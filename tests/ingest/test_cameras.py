@@ -22,8 +22,9 @@ from monitor.ingest.errors import SourceRefused
 from monitor.ingest.frame_spool import Spool
 from monitor.ingest.ingest_job import ingest
 from monitor.ingest.ingest_options import Options, VideoOptions
+from monitor.ingest.reader_items import Picture
 from tests.ingest.cameras import Camera, RtspCamera, number_of
-from tests.ingest.making import images, rows
+from tests.ingest.making import images, put, rows
 
 OPTIONS = Options(follow=True, limits=Limits(seconds=0.2), video=VideoOptions(fps=20), min_free=0)
 
@@ -211,3 +212,27 @@ def _soon() -> threading.Event:
     stop = threading.Event()
     threading.Timer(1.0, stop.set).start()
     return stop
+
+
+def test_a_device_that_is_no_camera_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FFmpeg's own driver of V4L2 is asked, and refuses the file."""
+    monkeypatch.setattr("monitor.ingest.cameras.DEVICE", f"{tmp_path}/video")
+    put(tmp_path / "video0", b"no camera")
+    source = live.LiveSource(f"{tmp_path}/video0", "desk", Options(), threading.Event(), print)
+    with pytest.raises(SourceRefused, match=r"video0: no picture came .*ioctl"):
+        list(source.pictures())
+
+
+def test_frames_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No V4L2 device here: FFmpeg's device that draws takes its place, opened the same way."""
+    monkeypatch.setattr("monitor.ingest.cameras.DEVICE", "testsrc2")
+    monkeypatch.setattr("monitor.ingest.cameras.DEVICE_FORMAT", "lavfi")
+    where = "testsrc2=size=64x64:rate=20:duration=0.5"
+    options = Options(video=VideoOptions(fps=1e9))
+    source = live.LiveSource(where, "desk", options, threading.Event(), lambda said: None)
+    pictures = [one for one in source.pictures() if isinstance(one, Picture)]
+    assert len(pictures) == 10
+    assert {one.source_id for one in pictures} == {"desk"}
+    assert len({one.image_id for one in pictures}) == 10
