@@ -42,6 +42,7 @@ def fit(data: tuple[str, ...], loaded: Loaded, output: Output) -> None:
     # Late: torch takes seconds to load, and a mistake should not wait for it.
     from monitor.jobs.fit_detector import fit as run_fit
 
+    output.note("choosing precision and input size on a sample, then embedding all images: minutes")
     fitted = {
         name: run_fit(config, data, progress=output.progress)
         for name, config in loaded.each().items()

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from monitor.novelty.trigger.rate_bounds import rate_interval
 from monitor.store.states import AnswerOutcome, FileState, PoolState
 from monitor.telemetry.store_summary import (
     DiscoverySummary,
@@ -211,11 +212,11 @@ def _questions(truth: StoreSummary) -> Iterator[str]:
     oldest = age(truth.oldest_question_at, truth.at)
     waited = "" if oldest is None else f", the oldest for {span(oldest)}"
     labels = truth.labels
-    budget = f"; {labels.asked} of {labels.budget} labels of the pools in question are spent"
+    budget = f"; {labels.asked} of {labels.budget} questions about the pools in question asked"
     week = (
         ""
         if labels.per_week is None
-        else f"; {labels.this_week or 0} of {labels.per_week} labels of this week"
+        else f"; {labels.this_week or 0} of {labels.per_week} questions of this week asked"
     )
     yield (
         f"Questions open: {truth.questions_open}{waited}; asked so far: {labels.spent}"
@@ -223,9 +224,6 @@ def _questions(truth: StoreSummary) -> Iterator[str]:
     )
     known, new = (int(truth.total("false_novel", said)) for said in ("known", "new"))
     if known + new:
-        # Imported only now: it brings a library that takes a while to load.
-        from monitor.novelty.trigger.rate_bounds import rate_interval
-
         low, high = rate_interval(known, known + new)
         yield (
             f"Of {known + new} images above T_inner that people named, {known} were of a known "

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.special import betaln
+from math import inf, lgamma, log, log1p
 
 # Candidates for the rate: finer than any statement about a handful of answers.
-_GRID = np.linspace(0.0, 1.0, 1001)
+_STEPS = 1000
 
 
 def rate_interval(hits: int, trials: int, *, certainty: float = 0.95) -> tuple[float, float]:
@@ -19,14 +18,21 @@ def rate_interval(hits: int, trials: int, *, certainty: float = 0.95) -> tuple[f
 
     >>> rate_interval(0, 0)
     (0.0, 1.0)
+    >>> rate_interval(1, 20_000)
+    (5e-05, 5e-05)
     >>> low, high = rate_interval(6, 20)
     >>> 0.05 < low < 0.3 < high < 0.65
     True
     """
     misses = trials - hits
-    won = betaln(hits + 1, misses + 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        likelihood = np.where(hits > 0, hits * np.log(_GRID), 0.0)
-        likelihood = likelihood + np.where(misses > 0, misses * np.log1p(-_GRID), 0.0)
-    kept = _GRID[won - likelihood < -np.log(1 - certainty)]
-    return float(kept[0]), float(kept[-1])
+    won = lgamma(hits + 1) + lgamma(misses + 1) - lgamma(trials + 2)
+
+    def likelihood(rate: float) -> float:
+        of_hits = 0.0 if not hits else hits * log(rate) if rate > 0 else -inf
+        of_misses = 0.0 if not misses else misses * log1p(-rate) if rate < 1 else -inf
+        return of_hits + of_misses
+
+    # With the rate that was seen, which is never ruled out, however many trials there were.
+    rates = {step / _STEPS for step in range(_STEPS + 1)} | {hits / trials if trials else 0.0}
+    kept = sorted(rate for rate in rates if won - likelihood(rate) < -log(1 - certainty))
+    return kept[0], kept[-1]
