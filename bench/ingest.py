@@ -1,18 +1,21 @@
-"""What ingest costs beside plain copying: python -m bench.ingest [--files N] [--kilobytes N].
+"""What ingest costs beside plain copying: python -m bench.ingest [--files N] [--kills N].
 
 Makes a folder of files (JPEG heads and tails around noise, since ingest never decodes them), then
 copies it file by file into another folder and ingests it, in turns, everything flushed to the disk
 before the clock stops. Shows every turn, also in seconds of the processor (others may be at work on
-this machine), the median of their ratios, and how memory grew meanwhile.
+this machine), the median of their ratios, and how memory grew meanwhile. With --kills the command
+is killed instead (SIGKILL) at so many random moments and started again, and every image counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import resource
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,6 +24,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from monitor.ingest.ingest_job import ingest
 from monitor.ingest.ingest_options import Options
@@ -75,11 +79,41 @@ def resident() -> int:
     return pages * resource.getpagesize() // 2**20
 
 
-def main(files: int, kilobytes: int, turns: int, folder: str | None) -> None:
+def killed(source: Path, feed: Path, kills: int) -> None:
+    """Kill the command at random moments, let the last one end, and count what is in the feed."""
+    chance = random.Random(0)
+    command = [sys.executable, "-m", "monitor.cli", "ingest", str(source), "--to", str(feed)]
+    done = 0
+    while True:
+        job = subprocess.Popen([*command, "--quiet", "--min-free", "0"], stdout=subprocess.DEVNULL)
+        try:
+            job.wait(chance.uniform(0.5, 4.0) if done < kills else None)
+        except subprocess.TimeoutExpired:
+            job.kill()
+            job.wait()
+            done += 1
+            continue
+        break
+    there = {path.relative_to(source).as_posix() for path in source.rglob("*.jpg")}
+    names = [
+        name
+        for path in feed.glob("2*/*.parquet")
+        for name in pq.read_table(path, columns=["image_id"])["image_id"].to_pylist()
+    ]
+    print(
+        f"killed {done} times, exit code {job.returncode}: of {len(there):,} files {len(names):,} "
+        f"are in the feed, {len(there - set(names))} lost, {len(names) - len(set(names))} twice"
+    )
+
+
+def main(files: int, kilobytes: int, turns: int, kills: int, folder: str | None) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as name:
         place = Path(name)
         make(place / "in", files, kilobytes)
         subprocess.run(["sync", "-f", name], check=True)
+        if kills:
+            killed(place / "in", place / "feed", kills)
+            return
         memory: list[tuple[int, int]] = []
         took: dict[str, list[Took]] = {"copy": [], "ingest": []}
         for turn in range(turns):
@@ -104,5 +138,6 @@ if __name__ == "__main__":
     parser.add_argument("--files", type=int, default=20_000)
     parser.add_argument("--kilobytes", type=int, default=100, help="of each file")
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--kills", type=int, default=0, help="kill it so often, and count")
     parser.add_argument("--folder", help="on the disk to measure; by default the temporary one")
     main(**vars(parser.parse_args()))
