@@ -28,8 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@set -o pipefail; $(BIN)/python -m pip install --disable-pip-version-check --no-compile \
 	  --progress-bar off --constraint constraints.txt \
 	  --editable '.[dev,geo,oidc,openvino,postgres,video]' \
-	  | grep --line-buffered -E '^(Collecting|  Downloading|Installing|Successfully|ERROR)' \
-	  | cut -c -110
+	  | sed -u -n -E '/^(Collecting|  Downloading|Installing|Successfully|ERROR)/{s/^(.{110}).*/\1/;p}'
 	@touch $@
 	@echo "done: call $(BIN)/conclad, or activate it with: . $(BIN)/activate"
 
