@@ -8,10 +8,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import matplotlib
+
+matplotlib.use("Agg")  # writes files, opens no window
+import matplotlib.pyplot as plt
 import numpy as np
 import rasterio
 from drawn_images import CLASSES, class_folders, picture
+from matplotlib.patches import Rectangle
 from PIL import Image
 from rasterio.transform import from_origin
 
@@ -34,7 +40,8 @@ def main() -> None:
     out = ("--format", "geojson", "--out", "novel.geojson")
     conclad(folder, "verdicts", "--verdict", "novel", *out, *flags)
     found = json.loads((folder / "novel.geojson").read_text())["features"]
-    print(f"{len(found)} novel tiles in novel.geojson; drop it on geojson.io or into QGIS")
+    draw_map(folder / "scene.tif", [feature["properties"] for feature in found], folder / "map.png")
+    print(f"{len(found)} novel tiles in novel.geojson, for QGIS and web maps, and in map.png")
 
 
 def scene(path: Path) -> None:
@@ -53,6 +60,21 @@ def scene(path: Path) -> None:
     place = {"crs": "EPSG:32632", "transform": from_origin(600_000, 5_200_000, 10, 10)}
     with rasterio.open(path, "w", driver="GTiff", **shape, **place) as out:
         out.write(values)
+
+
+def draw_map(scene: Path, tiles: list[dict[str, Any]], out: Path) -> None:
+    """The scene with the outlines of these tiles, in the coordinates of its CRS."""
+    with rasterio.open(scene) as file:
+        pixels, bounds, crs = file.read().transpose(1, 2, 0), file.bounds, file.crs
+    figure, axes = plt.subplots(figsize=(7, 7), layout="constrained")
+    axes.imshow(pixels, extent=(bounds.left, bounds.right, bounds.bottom, bounds.top))
+    for tile in tiles:
+        corner = tile["min_x"], tile["min_y"]
+        size = tile["max_x"] - tile["min_x"], tile["max_y"] - tile["min_y"]
+        axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor="red", linewidth=2))
+    axes.set_title(f"novel tiles ({crs})")
+    axes.ticklabel_format(style="plain", useOffset=False)
+    figure.savefig(out, dpi=100)
 
 
 def conclad(folder: Path, *arguments: str) -> None:

@@ -36,6 +36,7 @@ def test_example(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert ENDS[name] in done.stdout
     if name == "satellite":
+        assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
         novel = json.loads((tmp_path / "novel.geojson").read_text())["features"]
         # The snow is nine tiles in the corner; the tiny backbone may call a few others novel.
         assert 7 <= len(novel) <= 30
