@@ -93,6 +93,7 @@ class BatchFeeder:
         self._listing: Future[Sight] | None = None
         self._has_listed = False
         self._may_have_new_files = False
+        self._plan_not_before = -float("inf")
         self._refused: frozenset[str] = frozenset()
 
     @property
@@ -104,9 +105,21 @@ class BatchFeeder:
         """Whether everything that the one listing showed has been dealt with."""
         if not self._has_listed or len(self.in_flight):
             return False
-        if self._intake.plan(final=True).batches:
+        if time.monotonic() < self._plan_not_before:
+            return False
+        found = self._intake.plan(final=True)
+        if found.batches:
             self._pending.read_again()
-        return not self._pending.has(1)
+        return not self._hold_planning(found) and not self._pending.has(1)
+
+    def _hold_planning(self, found: IntakeResult) -> bool:
+        """Whether files are left that cannot be reached now: they are tried again in a while."""
+        if found.outage is None:
+            return False
+        self.is_away(found.outage)
+        self._may_have_new_files = True
+        self._plan_not_before = time.monotonic() + self._outages.pause(ErrorKind.FEED)
+        return True
 
     def close(self) -> None:
         self._background.shutdown(wait=False, cancel_futures=True)
@@ -122,11 +135,12 @@ class BatchFeeder:
         if self._listing is not None and self._listing.done():
             self._enter(self._listing)
             self._listing = None
-        if self._may_have_new_files and not self._pending.has(self._window()):
+        may_plan = self._may_have_new_files and time.monotonic() >= self._plan_not_before
+        if may_plan and not self._pending.has(self._window()):
             found = self._intake.plan()
             self._may_have_new_files = bool(found.batches or found.problems)
-            if found.outage is not None:
-                self._is_away(found.outage)
+            if not self._hold_planning(found) and found.batches:
+                self.is_reachable()
             if found.batches:
                 self._pending.read_again()
             for problem in found.problems:
@@ -139,12 +153,12 @@ class BatchFeeder:
             if isinstance(error, SourceMissing) and self._is_first_listing():
                 # Nothing was ever seen there: a mistake in feed.path, not an outage.
                 raise SourceError(str(error)) from error
-            self._is_away(error)
+            self.is_away(error)
             self._watch.postpone(self._outages.pause(ErrorKind.FEED))
             return
         self._void(self._intake.register(sight.files, whole=sight.is_whole))
-        if not any(one.away_since is not None for one in self.in_flight):
-            self._is_back(ErrorKind.FEED)
+        if time.monotonic() >= self._plan_not_before:
+            self.is_reachable()
         if sight.is_whole:
             for problem in sorted(set(sight.refused) - self._refused)[:REFUSED_SHOWN]:
                 self._say("file.refused", f"passed over: {problem}")
@@ -165,7 +179,7 @@ class BatchFeeder:
         if found.moved:
             self._pending.read_again()
         if found.outage is not None:
-            self._is_away(found.outage)
+            self.is_away(found.outage)
         self._may_have_new_files = self._may_have_new_files or bool(found.new)
 
     def _is_first_listing(self) -> bool:
@@ -174,7 +188,7 @@ class BatchFeeder:
         with self._store.reading() as tx:
             return not tx.files.count_by_state()
 
-    def _is_away(self, error: BaseException, kind: ErrorKind | None = None) -> None:
+    def is_away(self, error: BaseException, kind: ErrorKind | None = None) -> None:
         """Something that we need does not answer; it is said once, and waited for."""
         if self._outages.begin(error, kind):
             self._say(f"{kind or kind_of(error)}.unavailable", f"waiting: {error}")
@@ -183,6 +197,11 @@ class BatchFeeder:
         seconds = self._outages.end(kind)
         if seconds is not None:
             self._say(f"{kind}.back", f"the {kind} answers again after {seconds:.0f} s")
+
+    def is_reachable(self) -> None:
+        """Something of the feed was read; it is back unless a batch still waits for its file."""
+        if not any(one.away_since is not None for one in self.in_flight):
+            self._is_back(ErrorKind.FEED)
 
     def _window(self) -> int:
         """Batches under way at most: twice what embedders take, so that none ever waits."""
@@ -235,8 +254,7 @@ class BatchFeeder:
                 one.losses, one.failing_since = LossRecord(), None
             self.passed("embedding")
             self._is_back(ErrorKind.DEVICE)
-            if not any(other.away_since is not None for other in self.in_flight):
-                self._is_back(ErrorKind.FEED)
+            self.is_reachable()
             return
         one.back_to(Stage.WAITING)
         kind = kind_of(done.error)
@@ -248,7 +266,7 @@ class BatchFeeder:
             self._set_file_aside(one, done.error)
         elif kind in (ErrorKind.DEVICE, ErrorKind.WORKER):
             # Nothing is known about the batch. The worker pool has replaced a broken worker.
-            self._is_away(done.error, ErrorKind.DEVICE)
+            self.is_away(done.error, ErrorKind.DEVICE)
             one.not_before = now + self._outages.pause(ErrorKind.DEVICE)
         elif kind in OUTAGES:
             raise done.error
@@ -268,7 +286,7 @@ class BatchFeeder:
         if is_alone and now - one.away_since > ALONE_SECONDS:
             self._set_file_aside(one, FileGone(str(error)))
             return
-        self._is_away(error)
+        self.is_away(error)
         one.not_before = now + self._outages.pause(ErrorKind.FEED)
 
     def _register_again(self, one: BatchInFlight, error: BaseException) -> None:
@@ -278,7 +296,7 @@ class BatchFeeder:
         except FeedError as problem:
             one.not_before = time.monotonic() + RETRY_SECONDS
             if kind_of(problem) is ErrorKind.FEED:
-                self._is_away(problem)
+                self.is_away(problem)
             else:
                 self._set_file_aside(one, problem)
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from actors.batch_feeder import BatchFeeder
@@ -44,7 +44,8 @@ class Coordinator:
     """Runs until it is stopped or, with ``once``, until nothing is left to do.
 
     With ``lockstep`` (an oracle answers at once) no batch is committed while a pool can advance.
-    People are never waited for.
+    People are never waited for. ``progress`` is called when a batch was committed, or when there is
+    nothing to commit: whatever was away before is back then.
     """
 
     def __init__(
@@ -59,9 +60,11 @@ class Coordinator:
         listener: Listener = lambda message: None,
         periodic: PeriodicTasks | None = None,
         outages: Outages | None = None,
+        progress: Callable[[], None] = lambda: None,
     ) -> None:
         self._store, self._config, self._workers, self._lease = store, config, workers, lease
         self._once = once
+        self._progress = progress
         self._lockstep = config.labels.oracle_column is not None
         self._listener = listener
         self._feeder = BatchFeeder(
@@ -117,6 +120,8 @@ class Coordinator:
         self._advance_pools()
         self._commit()
         self._periodic.tick(self._feeder.unfinished)
+        if not len(self._in_flight) and not self._pools.is_working:
+            self._progress()
         if self._stopping is not None:
             self._is_over = self._is_late() or not self._is_busy()
 
@@ -221,6 +226,12 @@ class Coordinator:
                 if one.batch.id in missing.batches:
                     one.back_to(Stage.EMBEDDED)
             return len(ready) > 1  # nothing that follows a single one may overtake it
+        except OSError as error:
+            # Whatever the system says about writing, it does not say about what is written.
+            raise DiskUnavailable(
+                f"{self._store.folder}: a batch could not be written ({error}); make the folder "
+                "of the state writable again"
+            ) from error
         except Exception as error:
             if kind_of(error) not in (ErrorKind.BATCH, ErrorKind.OURS):
                 raise
@@ -231,6 +242,7 @@ class Coordinator:
         for one in ready:
             self._in_flight.remove(one.batch.id)
         self._feeder.passed("committing")
+        self._progress()
         self._periodic.committed(scored)
         self._periodic.observe("commit", (time.perf_counter() - began) / len(ready))
         return True
@@ -255,11 +267,14 @@ class Coordinator:
     def _receive_pool_task(self, done: Done) -> None:
         self._pools_are_due = True
         if done.error is None:
+            self._feeder.is_reachable()
             self._read_store(now=True)
             self._pools.receive(done.result, self._current)
             self._read_store(now=True)
         elif done.died or is_outage(done.error):
             self._pools.lose()
+            if kind_of(done.error) is ErrorKind.FEED:
+                self._feeder.is_away(done.error)
             self._pool_tasks_due = time.monotonic() + (0.0 if done.died else POOL_RETRY_SECONDS)
         elif self._pools.fail(done.error):
             self._say("pool.unresolved", f"a pool was given up: {done.error}")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from monitor.errors import ConcladError
+from monitor.errors import ConcladError, is_outage
 from monitor.store import Store
 from monitor.store.errors import LeaseHeld, LeaseLost
 from monitor.store.records import Lease
@@ -94,7 +94,9 @@ def renew_lease(store: Store, lease: Lease) -> Iterator[None]:
             except LeaseLost:
                 return  # the next transaction that needs it notices, and ends the monitor
             except Exception as error:  # noqa: BLE001 - whatever it is, nobody took the lease
-                log.warning("the lease could not be renewed, trying again: %s", error)
+                # An outage is said by whoever waits for its end.
+                level = logging.DEBUG if is_outage(error) else logging.WARNING
+                log.log(level, "the lease could not be renewed, trying again: %s", error)
 
     thread = threading.Thread(target=renew, name="lease", daemon=True)
     thread.start()

@@ -28,7 +28,7 @@ from monitor.store.states import FileState
 
 #: How often the heartbeat and the readings by source are written.
 NOTES_SECONDS = 5.0
-#: Small output files are merged after so many commits.
+#: Small output files are merged after so many commits, those of earlier runs included.
 COMPACT_AFTER = 500
 #: How often a piece of what is old is forgotten: all digests come up once a day.
 FORGET_SECONDS = 60.0
@@ -79,7 +79,6 @@ class PeriodicTasks:
         self._noted = -float("inf")
         self._readings: dict[str, _Reading] = {}
         self._restarts: dict[str, int] = {}
-        self._commits = 0
         self._forgot = self._clock()
         self._forgetting: Future[None] | None = None
         self._cleaning: Future[None] | None = None
@@ -87,6 +86,8 @@ class PeriodicTasks:
         self._background = ThreadPoolExecutor(1, thread_name_prefix="cleaning")
         with store.transaction(lease) as tx:
             self._started_at = tx.now.isoformat()
+            # A monitor that is started again every hour has files to merge, too.
+            self._commits = len(tx.outputs.of_kind("verdicts"))
             tx.events.append("monitor.started", {"owner": lease.owner, "version": __version__})
 
     def _wall(self) -> datetime:

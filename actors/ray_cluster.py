@@ -18,6 +18,8 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 # Ray would run its workers at the lowest priority but four; embedding is not background work.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# What a worker raised comes with its task; Ray would print it again for results nobody fetches.
+os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
 
 import ray
 from ray._private import ray_constants

@@ -114,7 +114,7 @@ class RayWorkerPool:
         """Wait for a worker at the start; what keeps it from starting is said in one sentence."""
         for left in reversed(range(START_TRIES)):
             try:
-                found = ray.get(worker.starting, timeout=START_SECONDS)
+                found = self._get(worker.starting)
             except RayTaskError as error:
                 raise _cause(error) from error
             except (RayActorError, ActorUnschedulableError) as error:
@@ -131,6 +131,17 @@ class RayWorkerPool:
             break
         worker.starting = None
         return found
+
+    def _get(self, ref: Any) -> Any:
+        """What a worker says when it is ready; looks now and then whether the head is there."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            self._check_head()
+            try:
+                return ray.get(ref, timeout=HEAD_CHECK_SECONDS)
+            except GetTimeoutError:
+                if time.monotonic() > deadline:
+                    raise
 
     def _check_head(self) -> None:
         """Leave a cluster whose head is gone, and say so; :meth:`resume` joins it again."""

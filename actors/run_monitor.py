@@ -32,6 +32,7 @@ from monitor.jobs.from_config import (
     open_engine_of,
     open_existing_store,
 )
+from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
 from monitor.store import Store, recover
 from monitor.store.account import account
@@ -260,7 +261,12 @@ def run(
             if observer is not None:
                 observer.show_outages(outages)
             workers = stack.enter_context(_worker_pool(config, open_engine, listener))
-            fingerprint = workers.start()
+
+            def start() -> Fingerprint:
+                workers.resume()
+                return workers.start()
+
+            fingerprint = waiting.until_done(start, forever=True)
             periodic = waiting.until_done(
                 lambda: PeriodicTasks(
                     store, config, workers, lease, observer=observer, outages=outages
@@ -283,8 +289,8 @@ def run(
                     listener=listener,
                     periodic=periodic,
                     outages=outages,
+                    progress=waiting.is_over,
                 )
-                waiting.is_over()
                 stop.then(coordinator.stop)
                 try:
                     coordinator.run()
@@ -293,7 +299,12 @@ def run(
                     # Whoever watches next begins anew: what is under way is nobody's.
                     workers.forget()
 
-            waiting.until_done(watch, forever=True)
+            try:
+                waiting.until_done(watch, forever=True)
+            except Exception as error:
+                # Asked to stop while something is away: nothing is in flight, so that is the end.
+                if not (stop.is_asked and is_outage(error)):
+                    raise
         return summarise(store)
 
 

@@ -16,11 +16,12 @@ from typing import Any
 from actors.worker_pool import EngineFactory
 from monitor.config import Config
 from monitor.jobs.fit_detector import fit
-from monitor.jobs.from_config import open_engine_of
-from monitor.store import Store, Transaction
+from monitor.jobs.from_config import open_engine_of, open_existing_store
+from monitor.store import Transaction
+from monitor.store.account import account
 from tests.actors.driving import driver
 from tests.actors.nodes import Nodes
-from tests.actors.story import image_ids, with_oracle
+from tests.actors.story import rows, with_oracle
 from tests.jobs.feeds import config_for, write_feed
 
 ROLES = ("Embedder", "Scorer", "Querier", "Updater")
@@ -126,7 +127,7 @@ def _disturb(
         elif lot.random() < DRIVER_SHARE:
             process.kill()
             return True
-        elif victims := sorted(_actors(cluster)):
+        elif victims := sorted(killable_actors(cluster)):
             role = lot.choice(sorted({role for role, _ in victims}))
             _, victim = lot.choice([v for v in victims if v[0] == role])
             toll.actors[role] += 1
@@ -134,7 +135,7 @@ def _disturb(
     return False
 
 
-def _actors(cluster: Nodes) -> Iterator[tuple[str, int]]:
+def killable_actors(cluster: Nodes) -> Iterator[tuple[str, int]]:
     """Role and process of every actor of ours, and of nobody else's."""
     ours = cluster.raylets()
     for folder in Path("/proc").iterdir():
@@ -151,19 +152,21 @@ def _actors(cluster: Nodes) -> Iterator[tuple[str, int]]:
 
 
 def _images(config: Config) -> int:
-    with Store.open(config.state.dir) as store, store.reading() as tx:
+    with open_existing_store(config) as store, store.reading() as tx:
         return int(sum(count.value for count in tx.counters.all("images")))
 
 
 def check(config: Config, images: int) -> dict[str, Any]:
     """Every image once, every question once, and the budgets to the last label."""
-    found = image_ids(Path(config.state.dir))
+    with open_existing_store(config) as store:
+        found = [str(row[0]) for row in rows(store, "verdicts")]
     assert len(found) == len(set(found)), "an image has two verdicts"
     assert set(found) == {f"{i:06d}" for i in range(images)}, "images were lost"
-    with Store.open(config.state.dir) as store, store.reading() as tx:
+    with open_existing_store(config) as store, store.reading() as tx:
         asked = _check_questions(tx)
         assert tx.counters.value("batches", "", "quarantined") == 0
         assert sum(c.value for c in tx.counters.all("images")) == images
+        assert account(tx).unaccounted == 0, "the account does not add up"
         discovered = [c.name for c in tx.classes.living() if c.created_in is not None]
     return {"images": len(found), "labels": asked, "classes": discovered}
 

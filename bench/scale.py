@@ -155,6 +155,12 @@ class StandIns:
     def restarts(self) -> dict[str, int]:
         return {}
 
+    def forget(self) -> None:
+        return
+
+    def resume(self) -> None:
+        return
+
     def close(self) -> None:
         self._queue.clear()
 

@@ -39,6 +39,7 @@ from bench.standins import (
 )
 from monitor.config import Config
 from monitor.novelty.detector import Detector
+from monitor.outages import Outages
 from monitor.store import Store
 from monitor.store.database import DATABASE_FILE
 from monitor.store.shared_names import COORDINATOR_LEASE
@@ -90,6 +91,9 @@ class Gauge:
             tx.leases.renew(held, LEASE_TIME)
         if self._batches * self._rows % self._window < self._rows:
             self._print()
+
+    def show_outages(self, outages: Outages) -> None:
+        return
 
     def _print(self) -> None:
         batches, worked = self._mark

@@ -61,7 +61,9 @@ def traced(calls: set[Call]) -> Iterator[None]:
         while before is not None and ours(before.f_code.co_filename) is None:
             before = before.f_back
         caller = before and ours(before.f_code.co_filename)
-        if caller is not None and caller != called and before.f_code.co_name != "<module>":
+        if before is None or caller is None or caller == called:
+            return
+        if before.f_code.co_name != "<module>":
             calls.add((caller, called))
 
     threading.setprofile(note)

@@ -62,7 +62,9 @@ def proxy(host: str, port: int) -> Iterator[Proxy]:
             if mode == "slow":
                 time.sleep(1.0)
             behind = http.client.HTTPConnection(host, port, timeout=30)
-            behind.request(self.command, self.path, body, dict(self.headers.items()))
+            # By the name that the server behind knows itself by, whatever name led here.
+            sent = {**dict(self.headers.items()), "Host": f"{host}:{port}"}
+            behind.request(self.command, self.path, body, sent)
             reply = behind.getresponse()
             data = reply.read()
             headers = {k: v for k, v in reply.getheaders() if k.lower() not in _HOPS}

@@ -6,6 +6,7 @@ import errno
 import importlib
 import pkgutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +81,18 @@ def test_every_kind_has_one_treatment_and_every_treatment_a_kind() -> None:
         ErrorKind.DEVICE,
         ErrorKind.CLUSTER,
     } == OUTAGES
+
+
+def test_the_page_of_guarantees_has_the_table() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "guarantees.md").read_text()
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.partition("## Errors")[2].partition("\n## ")[0].splitlines()
+        if line.startswith("| `")
+    ]
+    assert {cells[0].strip("`"): cells[2] for cells in rows} == {
+        kind.value: done.value for kind, done in TREATMENT.items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from monitor.outages import Outage, from_note
 from monitor.store import Store
+from monitor.store.disk_space import with_full_disk
 from monitor.store.shared_names import COORDINATOR_LEASE, OUTAGES
 
 
 def shown_outages(store: Store) -> tuple[Outage, ...]:
-    """Outages that a running monitor has noted; none of one that has ended."""
+    """Outages that a running monitor has noted, and a full disk, which it cannot note."""
     with store.reading() as tx:
         lease = tx.leases.get(COORDINATOR_LEASE)
-        if lease is None or not lease.is_held(tx.now):
-            return ()
-        return from_note(tx.notes.get(*OUTAGES))
+        runs = lease is not None and lease.is_held(tx.now)
+        return with_full_disk(from_note(tx.notes.get(*OUTAGES)) if runs else (), store, tx.now)

@@ -18,8 +18,14 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from monitor.feed.contract import Columns, Layout, check_schema
-from monitor.feed.errors import FeedError, FileCorrupt, FileIncomplete
-from monitor.feed.feed_storage import FeedFile, FeedStorage, one_line, storage_errors
+from monitor.feed.errors import FeedError, FileCorrupt, FileIncomplete, SourceUnavailable
+from monitor.feed.feed_storage import (
+    FeedFile,
+    FeedStorage,
+    is_of_storage,
+    one_line,
+    storage_errors,
+)
 
 MAGIC = b"PAR1"
 ENCRYPTED = b"PARE"
@@ -167,9 +173,12 @@ def _groups(metadata: pq.FileMetaData, size: int) -> tuple[RowGroup, ...]:
 
 def _why_no_footer(handle: pa.NativeFile, where: str, error: BaseException) -> FeedError:
     with storage_errors(where):
+        if is_of_storage(error):
+            raise error
         size = handle.size()
         head = handle.read_at(min(4, size), 0)
         tail = handle.read_at(4, size - 4) if size >= SMALLEST else b""
+        footer = _footer_bytes(handle, size) if tail == MAGIC else b""
     if ENCRYPTED in (head, tail):
         return FileCorrupt(f"{where}: is encrypted, which conclad cannot read; write it plain")
     if head != MAGIC[: len(head)]:
@@ -179,9 +188,26 @@ def _why_no_footer(handle: pa.NativeFile, where: str, error: BaseException) -> F
             f"{where}: has no footer yet ({size} bytes); it is still being written, or its writer "
             "died"
         )
+    if _can_be_read(footer):
+        # It was not the content: what came from the storage was not what lies there.
+        return SourceUnavailable(f"{where}: came damaged from the storage ({one_line(error)})")
     return FileCorrupt(
         f"{where}: its footer cannot be read ({one_line(error)}); write the file again"
     )
+
+
+def _footer_bytes(handle: pa.NativeFile, size: int) -> bytes:
+    """The footer as it lies there; nothing if its length cannot be."""
+    length = int.from_bytes(handle.read_at(4, size - 8), "little") + 8
+    return bytes(handle.read_at(length, size - length)) if length <= size - 4 else b""
+
+
+def _can_be_read(footer: bytes) -> bool:
+    try:
+        pq.read_metadata(pa.BufferReader(MAGIC + footer))
+    except PARQUET_ERRORS:
+        return False
+    return True
 
 
 ROWS_PER_BATCH = 256

@@ -27,7 +27,13 @@ from monitor.feed.batch_plan import (
 )
 from monitor.feed.contract import Columns, RejectedRow, Row, fallback_source, image_bytes, rows_of
 from monitor.feed.errors import FileChanged
-from monitor.feed.feed_storage import FeedFile, FeedStorage, one_line, storage_errors
+from monitor.feed.feed_storage import (
+    FeedFile,
+    FeedStorage,
+    is_of_storage,
+    one_line,
+    storage_errors,
+)
 from monitor.images.reject_reasons import Reason
 
 CHUNK_BYTES = 32 << 20
@@ -230,6 +236,9 @@ def _rows_of_group(
                     yield from found
             problem = f"row group {group.index} ends early"
         except PARQUET_ERRORS as error:
+            if is_of_storage(error):
+                with storage_errors(source.where(opened.footer.file.path)):
+                    raise
             problem = f"row group {group.index} cannot be read ({one_line(error)})"
         if row < group.end_row and failed_at == row:
             yield from _lost(opened, range(row, group.end_row), Reason.UNREADABLE, problem)

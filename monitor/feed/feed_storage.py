@@ -209,6 +209,13 @@ class FeedStorage:
         refused = [entry for entry in entries if isinstance(entry, str)]
         return Survey(tuple(sorted(files, key=attrgetter("path"))), tuple(sorted(refused)))
 
+    def is_there(self) -> bool:
+        """Whether the folder or bucket itself answers."""
+        try:
+            return bool(self.filesystem.get_file_info(self.root).type == fs.FileType.Directory)
+        except (OSError, pa.ArrowException):
+            return False
+
     @property
     def is_local(self) -> bool:
         return isinstance(self.filesystem, fs.LocalFileSystem)
@@ -345,6 +352,23 @@ def without_secrets(uri: str) -> str:
 def one_line(error: BaseException) -> str:
     """A library's message without line breaks, and short enough for a column of text."""
     return visible(" ".join(str(error).split()), 300) or type(error).__name__
+
+
+#: What libraries of object stores write into every error of their own.
+_REMOTE = ("AWS Error", "google::cloud", "curlCode")
+
+
+def is_of_storage(error: BaseException) -> bool:
+    """Whether the storage failed, and not the content: pyarrow raises OSError for both.
+
+    >>> is_of_storage(OSError("AWS Error NETWORK_CONNECTION during GetObject operation"))
+    True
+    >>> is_of_storage(OSError("Couldn't deserialize thrift")), is_of_storage(OSError(5, "I/O"))
+    (False, True)
+    """
+    if not isinstance(error, OSError):
+        return False
+    return error.errno is not None or any(words in str(error) for words in _REMOTE)
 
 
 @contextmanager

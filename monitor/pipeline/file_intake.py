@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from monitor.feed.batch_plan import FileBatches, plan_files, same_file
 from monitor.feed.contract import Columns
@@ -23,7 +23,9 @@ declare(
 
 #: Files that are planned in one go: the first batches start before ten thousand are planned.
 PLANNED_AT_ONCE = 256
-
+#: Files keep their order through an outage: those behind one that cannot be read wait for it this
+#: long. One that alone stays away for longer is passed over, and tried again behind the others.
+KEPT_IN_ORDER = timedelta(minutes=2)
 
 #: A hash that no footer has.
 _OTHER = "other"
@@ -67,6 +69,7 @@ class FileIntake:
         # not be looked up again, however many files there are.
         self._listed: set[int] = set()
         self._waiting: dict[int, UnfinishedFile] = {}
+        self._away: dict[int, datetime] = {}
 
     @property
     def unfinished(self) -> int:
@@ -151,8 +154,11 @@ class FileIntake:
         good: list[FilePlan] = []
         bad: list[tuple[FileRow, FeedError]] = []
         for file, plan in zip(files, plans, strict=True):
+            if isinstance(plan.problem, SourceUnavailable) and self._holds_others(file, now):
+                break
             if plan.problem is None:
                 self._waiting.pop(file.id, None)
+                self._away.pop(file.id, None)
                 ranges = tuple((spec.first_row, spec.rows) for spec in plan.batches)
                 good.append(FilePlan(file.id, plan.rows, ranges, plan.digest))
             elif not self._is_worth_waiting(file, plan, now):
@@ -175,6 +181,11 @@ class FileIntake:
         found = tx.files.in_state(FileState.NEW, limit=PLANNED_AT_ONCE + len(self._waiting))
         fresh = [file for file in found if file.id not in self._waiting]
         return fresh[:PLANNED_AT_ONCE] or ([] if final else found[:PLANNED_AT_ONCE])
+
+    def _holds_others(self, file: FileRow, now: datetime) -> bool:
+        """Whether what follows a file that cannot be reached waits for it."""
+        away = now - self._away.setdefault(file.id, now)
+        return timedelta() <= away < KEPT_IN_ORDER
 
     def _is_worth_waiting(self, file: FileRow, plan: FileBatches, now: datetime) -> bool:
         """Whether a file without a footer may still get one."""

@@ -5,18 +5,22 @@ Image bytes are read on the node of the worker; only a newly encoded thumbnail i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.batch_reader import BatchReader
 from monitor.feed.contract import Columns, Row
-from monitor.feed.errors import FeedError
+from monitor.feed.errors import FeedError, SourceUnavailable
 from monitor.feed.feed_storage import FeedStorage
 from monitor.images.decode import Decoding
 from monitor.images.isolated_decoding import decoders_for
 from monitor.images.reject_reasons import Rejected
 from monitor.images.thumbnail import SIDE
+
+#: A file that alone stays away for so long is gone: then there is no picture of its images.
+ALONE_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,10 @@ class ThumbnailReader:
         *,
         default_source: str | None = None,
         side: int = SIDE,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
+        self._away_since: float | None = None
         self._source = source
         self._columns = columns
         self._decoding = decoding
@@ -57,7 +64,8 @@ class ThumbnailReader:
     ) -> list[RowThumbnail]:
         """One thumbnail for each (file, row), in their order.
 
-        With ``digests`` only of images that are still those which were scored.
+        With ``digests`` only of images that are still those which were scored. Raises
+        SourceUnavailable while the feed is away: a question without its picture is a lost one.
         """
         known = digests or [None] * len(places)
         order = sorted(range(len(places)), key=lambda i: places[i])
@@ -73,11 +81,22 @@ class ThumbnailReader:
             for path, row, digest in places:
                 try:
                     batch = reader.read(PlannedBatch(self._source.stat(path), row, 1))
+                except SourceUnavailable as error:
+                    self._check_alone(error)
+                    yield RowThumbnail()
                 except FeedError:
                     yield RowThumbnail()
                 else:
+                    self._away_since = None
                     found = batch.rows[0] if batch.rows else None
                     yield self._thumbnail(found, digest) if found else RowThumbnail()
+
+    def _check_alone(self, error: SourceUnavailable) -> None:
+        """Raise, unless the feed is there and only this file has been away for long."""
+        now = self._clock()
+        self._away_since = now if self._away_since is None else self._away_since
+        if not self._source.is_there() or now - self._away_since < ALONE_SECONDS:
+            raise error
 
     def _thumbnail(self, row: Row, digest: str | None) -> RowThumbnail:
         if digest is not None and row.identity.digest != digest:

@@ -327,7 +327,9 @@ class Folder:
             raise
         except OSError as error:
             theirs = not self.is_local and error.errno is None
-            if not theirs and kind_of(error) is not ErrorKind.DISK:
+            # Whoever took the permission away may give it back, as with a read-only disk.
+            away = kind_of(error) is ErrorKind.DISK or isinstance(error, PermissionError)
+            if not theirs and not away:
                 raise
             raise DiskUnavailable(
                 f"{self.root}: the state's disk takes no more ({' '.join(str(error).split())}); "

@@ -28,8 +28,8 @@ from monitor.config.telemetry_section import MetricsSection
 from monitor.errors import ConcladError, ErrorKind
 from monitor.outages import Outages
 from monitor.store import Store
+from monitor.store.disk_space import disk_of
 from monitor.store.shared_names import COORDINATOR_LEASE
-from monitor.telemetry.disk_space import disk_of
 from monitor.telemetry.errors import MetricsUnavailable
 from monitor.telemetry.metric_families import STAGES, families, page_families
 from monitor.telemetry.metric_family import Family

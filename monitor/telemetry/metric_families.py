@@ -15,8 +15,8 @@ from monitor import __version__
 from monitor.config.telemetry_section import MetricsSection
 from monitor.errors import OUTAGES, ErrorKind
 from monitor.store.account import PLACES
+from monitor.store.disk_space import Disk
 from monitor.store.states import FileState
-from monitor.telemetry.disk_space import Disk
 from monitor.telemetry.metric_families_detector import detector_families
 from monitor.telemetry.metric_family import Family, counter, gauge, labelled, moment
 from monitor.telemetry.source_label_cap import capped
@@ -98,6 +98,13 @@ def page_families(
         "Size of the disk of the state folder; missing if it is a bucket.",
         (),
         {} if disk is None else {(): disk.size},
+    )
+    inodes = None if disk is None else disk.inodes
+    yield gauge(
+        "state_disk_free_inodes_ratio",
+        "Share of the inodes of that disk that is free; missing where it counts none.",
+        (),
+        {} if inodes is None else {(): inodes},
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from monitor.outages import Outage, from_note
 from monitor.store import Store, Transaction
 from monitor.store.account import Account, account
+from monitor.store.disk_space import with_full_disk
 from monitor.store.errors import StoreError
 from monitor.store.records import ClassRow, Count, Event, Publication, Question, Version
 from monitor.store.shared_names import (
@@ -113,7 +114,9 @@ class TruthReader:
             totals={(c.name, c.label): c.value for c in seen.counters if not c.source},
             account=sums,
             set_aside=seen.set_aside,
-            outages=seen.outages if seen.coordinator.running else (),
+            outages=with_full_disk(
+                seen.outages if seen.coordinator.running else (), self._store, seen.now
+            ),
         )
 
     def _sums(self, tx: Transaction) -> Account:

@@ -48,7 +48,14 @@ def driver(
 
     ``kills`` names pieces of work, counted by role from 1, that cost their worker its life.
     """
-    process = _server.Process(target=_drive, args=(config, once, engine, kills or {}, fault))
+    with in_a_process(_drive, config, once, engine, kills or {}, fault) as process:
+        yield process
+
+
+@contextmanager
+def in_a_process(action: Callable[..., None], *arguments: Any) -> Iterator[BaseProcess]:
+    """Something in a process of its own, which does not outlive the block."""
+    process = _server.Process(target=action, args=arguments)
     process.start()
     try:
         yield process

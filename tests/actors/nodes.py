@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 #: Enough for the features of a few small batches.
 MEMORY = 100 << 20
 #: How often a node may fail to start in time.
-TRIES = 4
+TRIES = 8
 
 
 class Nodes:
@@ -54,7 +55,17 @@ class Nodes:
         head = {**self._head, "gcs_server_port": port}
         for node in [*self._cluster.worker_nodes]:
             self.remove(node)
-        self._cluster = _patiently(lambda: self._make(initialize_head=True, head_node_args=head))
+
+        def start() -> Any:
+            try:
+                return self._make(initialize_head=True, head_node_args=head)
+            except Exception:
+                # What it has started listens where the next try wants to.
+                for pid in _children_on(port):
+                    os.kill(pid, signal.SIGKILL)
+                raise
+
+        self._cluster = _patiently(start)
 
     def shutdown(self) -> None:
         self._cluster.shutdown()
@@ -62,6 +73,20 @@ class Nodes:
     def remove(self, node: Any) -> None:
         """Gone at once, as if its power had failed."""
         self._cluster.remove_node(node, allow_graceful=False)
+
+
+def _children_on(port: int) -> list[int]:
+    """Processes of ours that were told to listen on a port, or to connect to it."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            words = (folder / "cmdline").read_bytes().decode(errors="replace")
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+        if parent == os.getpid() and str(port) in words:
+            found.append(int(folder.name))
+    return found
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Whatever people do on the desk, at whatever moment of a pool: the monitor goes on.
 
-The real store, the real pipeline and the real actions, in an order that Hypothesis chooses. After
-each sequence everybody answers, and every pool must come to an end.
+The real store, the real pipeline and the real actions, in an order that Hypothesis chooses, while
+pools fill, wait, are asked about and are held. After each sequence everybody answers, and every
+pool must come to an end. ``bench.faults --only people`` does it many more times.
 """
 
 from __future__ import annotations
@@ -30,19 +31,31 @@ from monitor.people.answer_questions import Fate, Said, Word, give, take_back_la
 from monitor.people.class_corrections import merge, rename, retire
 from monitor.people.exchange.parsed_answers import Parsed, take_in
 from monitor.people.pseudo_labels import assigned_to, mark_wrong
+from monitor.people.teach_images import call_no_image, teach, unteach
+from monitor.people.undo_change import undo_change
 from monitor.people.version_history import refuse, release, rollback
 from monitor.store import Store, check
+from monitor.store.account import account
 from monitor.store.pools import FINISHED_POOLS
 from monitor.store.records import Question
 from monitor.store.source_purge import purge
 from monitor.store.states import PoolState, VersionState
 from tests.actors.crashing import at
-from tests.actors.story import tell_story
-from tests.actors.test_monitor import changed, truth
+from tests.actors.story import CHAPTERS, KINDS, expected_ids, tell_story
+from tests.actors.test_monitor import changed
+from tests.jobs.feeds import write_feed
 
 PICK = st.integers(0, 99)
 #: Turns after which a pool that has all its answers must have ended.
 TURNS_MOST = 400
+#: What a file brings that comes later: a third of a pool.
+MORE = "wfss" * 5
+
+
+def truth(question: Question) -> str:
+    """What is on the picture, by the image's number."""
+    told, number = "".join(CHAPTERS), int(question.image_id)
+    return KINDS[told[number] if number < len(told) else MORE[(number - len(told)) % len(MORE)]]
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +76,17 @@ class Desk(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         shutil.copytree(self.begun.state.dir, self.folder / "state")
-        self.config = at(self.begun, self.folder / "state")
+        shutil.copytree(self.begun.feed.path, self.folder / "feed")
+        self.config = changed(
+            at(self.begun, self.folder / "state"), "feed", path=str(self.folder / "feed")
+        )
         self.store = Store.open(self.config.state.dir)
         self.numbers = iter(range(1_000_000))
-        self.accepted = 0
+        self.accepted: list[int] = []
+        self.taken_back = 0
+        self.operations: list[str] = []
+        self.lessons: list[str] = []
+        self.files = 0
         self.workers = InlineWorkerPool(self.config)
         self.fingerprint = self.workers.start()
         self.lease = acquire_lease(self.store)
@@ -104,6 +124,15 @@ class Desk(RuleBasedStateMachine):
     def restart(self) -> None:
         self.begin()
 
+    @rule()
+    def bring_images(self) -> None:
+        """A third of a pool: with what follows, one fills while people do what they do."""
+        first = len(expected_ids()) + self.files * len(MORE)
+        path = self.folder / "feed" / f"later-{self.files:03d}.parquet"
+        hidden = path.with_name(f".{path.name}")
+        write_feed(hidden, [KINDS[letter] for letter in MORE], first_id=first).rename(path)
+        self.files += 1
+
     # -- people -----------------------------------------------------------------------------
 
     def open_questions(self) -> list[Question]:
@@ -115,7 +144,7 @@ class Desk(RuleBasedStateMachine):
             return [row.id for row in tx.classes.living()]
 
     def count(self, receipts: list[Any]) -> None:
-        self.accepted += sum(receipt.fate is Fate.ACCEPTED for receipt in receipts)
+        self.accepted += [r.question_id for r in receipts if r.fate is Fate.ACCEPTED]
 
     @rule(pick=PICK, how=st.sampled_from(["truth", "class", "new", "cannot tell", "bad"]))
     def answer(self, pick: int, how: str) -> None:
@@ -149,26 +178,75 @@ class Desk(RuleBasedStateMachine):
     @rule()
     def undo(self) -> None:
         with suppress(ConcladError):
-            self.accepted += len(take_back_last(self.store, who="ada", action=self.action()))
+            self.taken_back += len(take_back_last(self.store, who="ada", action=self.action()))
 
     @rule(pick=PICK)
     def rename(self, pick: int) -> None:
         classes = self.classes()
         with suppress(ConcladError):
-            rename(self.store, classes[pick % len(classes)], f"name {pick}", who="ada")
+            rename(
+                self.store,
+                classes[pick % len(classes)],
+                f"name {pick}",
+                who="ada",
+                operation=self.operation(),
+            )
 
     @rule(pick=PICK, other=PICK)
     def merge(self, pick: int, other: int) -> None:
         classes = self.classes()
         one, into = classes[pick % len(classes)], classes[other % len(classes)]
         with suppress(ConcladError):
-            merge(self.store, [one], into, who="ada")
+            merge(self.store, [one], into, who="ada", operation=self.operation())
 
     @rule(pick=PICK)
     def retire(self, pick: int) -> None:
         classes = self.classes()
         with suppress(ConcladError):
-            retire(self.store, classes[pick % len(classes)], who="ada")
+            retire(
+                self.store,
+                classes[pick % len(classes)],
+                who="ada",
+                operation=self.operation(),
+            )
+
+    def operation(self) -> str:
+        self.operations.append(self.action())
+        return self.operations[-1]
+
+    @rule(pick=PICK)
+    def take_a_correction_back(self, pick: int) -> None:
+        if self.operations:
+            with suppress(ConcladError):
+                undo_change(self.store, self.operations[-1 - pick % len(self.operations)], who="x")
+
+    @rule(pick=PICK, how=st.sampled_from(["class", "new", "no image"]))
+    def teach_images(self, pick: int, how: str) -> None:
+        """As from the gallery, questions that are open among them."""
+        classes = self.classes()
+        asked = [(q.source_id, q.image_id) for q in self.open_questions()]
+        number = f"{pick % len(expected_ids()):06d}"
+        images = [*asked[pick % 3 :][:2], ("cam-1", number), ("cam-2", number)]
+        self.lessons.append(self.action())
+        with suppress(ConcladError):
+            if how == "no image":
+                call_no_image(self.store, images, who="ada", action=self.lessons[-1])
+                return
+            teach(
+                self.store,
+                images,
+                f"thing {pick % 3}" if how == "new" else classes[pick % len(classes)],
+                who="ada",
+                action=self.lessons[-1],
+                gate=self.config.gate,
+                seed=0,
+            )
+
+    @rule()
+    def take_a_lesson_back(self) -> None:
+        if self.lessons:
+            with suppress(ConcladError):
+                unteach(self.store, self.lessons.pop(), who="ada", action=self.action())
 
     @rule(pick=PICK)
     def contradict(self, pick: int) -> None:
@@ -225,13 +303,23 @@ class Desk(RuleBasedStateMachine):
             self.decide_about_a_held_version("refuse")
             with self.store.reading() as tx:
                 states = tx.pools.count_by_state()
+                judged = sum(c.value for c in tx.counters.all("images"))
+            if judged < len(expected_ids()) + self.files * len(MORE):
+                continue
             if not set(states) - FINISHED_POOLS - {PoolState.FILLING}:
                 break
         else:
             pytest.fail(f"pools hang: {states}")
         with self.store.reading() as tx:
             kept = sum(tx.answers.count_by_kind().values()) - self.before
-        assert kept >= self.accepted, "an answer was lost"
+            lost = [number for number in self.accepted if not tx.answers.of_question(number)]
+            assert account(tx).unaccounted == 0
+            judged = sum(c.value for c in tx.counters.all("images"))
+            aside = tx.quarantine.count()
+        assert lost == [], "an answer was lost"
+        assert kept >= len(self.accepted) + self.taken_back, "an answer was lost"
+        assert judged == len(expected_ids()) + self.files * len(MORE), "an image was lost"
+        assert aside == {"files": 0, "batches": 0, "images": 0}
         errors = [finding for finding in check(self.store) if finding.severity == "error"]
         assert errors == []
 
@@ -241,15 +329,21 @@ def test_nothing_that_people_do_stops_the_monitor(
     begun: Config, monkeypatch: pytest.MonkeyPatch, stolen: float
 ) -> None:
     """With a gate that publishes what was learnt, and with one that holds most of it."""
-    monkeypatch.setattr(actors.coordinator, "TURN_SECONDS", 0.0)
-    monkeypatch.setattr(actors.coordinator, "STORE_SECONDS", 0.0)
+    at_random(begun, monkeypatch, stolen, examples=6, steps=14)
+
+
+def at_random(
+    begun: Config, patch: pytest.MonkeyPatch, stolen: float, *, examples: int, steps: int
+) -> None:
+    patch.setattr(actors.coordinator, "TURN_SECONDS", 0.0)
+    patch.setattr(actors.coordinator, "STORE_SECONDS", 0.0)
     gate = changed(begun, "gate", stolen_most=stolen, false_novel_most=stolen)
     machine = type("Desk", (Desk,), {"begun": gate})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=6,
-            stateful_step_count=14,
+            max_examples=examples,
+            stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
+import monitor.store.disk_space
 from monitor.desk.http_replies import status_of
+from monitor.errors import ErrorKind
 from monitor.feed.errors import SourceMissing
 from monitor.outages import Outages
 from monitor.store import Store
+from monitor.store.disk_space import Disk
 from monitor.store.errors import DiskUnavailable, StoreBusy, StoreUnreachable
+from monitor.telemetry.status_report import describe
+from monitor.telemetry.store_reading import TruthReader
 from tests.desk.client import Client
 
 
@@ -36,3 +43,16 @@ def test_every_page_says_what_the_monitor_waits_for(store: Store, client: Client
 def test_an_outage_of_the_store_is_no_mistake_of_the_person() -> None:
     for error in (DiskUnavailable("full"), StoreBusy("busy"), StoreUnreachable("gone")):
         assert status_of(error) == 503
+
+
+@pytest.mark.parametrize(
+    ("disk", "what"), [(Disk(0, 1 << 30, 0.5), "space"), (Disk(1 << 29, 1 << 30, 0.0), "inode")]
+)
+def test_a_full_disk_is_seen_although_nobody_can_note_it(
+    store: Store, client: Client, monkeypatch: pytest.MonkeyPatch, disk: Disk, what: str
+) -> None:
+    monkeypatch.setattr(monitor.store.disk_space, "disk_of", lambda store: disk)
+    assert f"no {what} is left on the disk of the state" in client.get("/").text
+    truth = TruthReader(store).read()
+    assert [outage.kind for outage in truth.outages] == [ErrorKind.DISK]
+    assert any(f"no {what} is left" in line for line in describe(truth).splitlines())

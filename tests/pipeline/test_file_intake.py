@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from monitor.feed.contract import Columns
+from monitor.feed.errors import SourceUnavailable
 from monitor.feed.feed_storage import FeedStorage
 from monitor.pipeline.file_intake import FileIntake
 from monitor.store import Store
@@ -165,3 +167,49 @@ def test_only_the_holder_of_the_lease_takes_files_in(feed: Feed) -> None:
     with pytest.raises(LeaseLost):
         feed.enter()
     assert feed.states() == {}
+
+
+def test_files_keep_their_order_through_an_outage(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        feed.write(f"{number}.parquet", first=100 * number)
+    feed.enter()
+    opened = FeedStorage.open
+
+    def away(storage: FeedStorage, path: str) -> Any:
+        if path == "1.parquet":
+            raise SourceUnavailable("the bucket did not answer")
+        return opened(storage, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FeedStorage, "open", away)
+        found = feed.intake.plan()
+        assert found.outage is not None
+        assert {batch.file_id for batch in feed.batches()} == {1}, "what follows waits for it"
+        assert feed.intake.plan(final=True).outage is not None, "it is not forgotten at the end"
+    assert feed.intake.plan().outage is None
+    assert [batch.file_id for batch in feed.batches()] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+
+
+def test_a_file_that_alone_stays_away_does_not_stop_the_feed(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        feed.write(f"{number}.parquet", first=100 * number)
+    feed.enter()
+    opened = FeedStorage.open
+
+    def away(storage: FeedStorage, path: str) -> Any:
+        if path == "1.parquet":
+            raise SourceUnavailable("permission denied")
+        return opened(storage, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FeedStorage, "open", away)
+        feed.intake.plan()
+        feed.clock.now += timedelta(minutes=3)
+        feed.intake.plan()
+    assert {batch.file_id for batch in feed.batches()} == {1, 3}
+    assert feed.intake.plan().batches
+    assert {batch.file_id for batch in feed.batches()} == {1, 2, 3}

@@ -10,9 +10,10 @@ import pytest
 from PIL import Image
 
 from monitor.feed.contract import Columns
+from monitor.feed.errors import SourceUnavailable
 from monitor.feed.feed_storage import FeedStorage
 from monitor.images.decode import Decoding
-from monitor.pipeline.row_thumbnails import RowThumbnail, ThumbnailReader
+from monitor.pipeline.row_thumbnails import ALONE_SECONDS, RowThumbnail, ThumbnailReader
 from tests.jobs.feeds import picture, write_feed
 
 KINDS = ["water", "forest", "sand", "snow"]
@@ -78,3 +79,24 @@ def test_an_image_that_cannot_be_decoded_has_no_thumbnail(tmp_path: Path) -> Non
 
 def test_no_rows_are_no_thumbnails(feed: Path) -> None:
     assert reader(feed).render([]) == []
+
+
+def test_while_the_feed_is_away_nothing_is_decided_about_a_picture(feed: Path) -> None:
+    asked = reader(feed, label="label")
+    away = feed.with_name("away")
+    feed.rename(away)
+    with pytest.raises(SourceUnavailable):
+        asked.render([("a.parquet", 0)])
+    away.rename(feed)
+    assert asked.render([("a.parquet", 0)])[0].label == "water"
+
+
+def test_a_folder_that_left_the_feed_for_good_is_not_waited_for_for_ever(feed: Path) -> None:
+    write_feed(feed / "monday" / "c.parquet", KINDS, first_id=20)
+    now = [0.0]
+    asked = ThumbnailReader(FeedStorage.at(feed), Columns(), Decoding(), clock=lambda: now[0])
+    (feed / "monday").rename(feed.with_name("archive"))
+    with pytest.raises(SourceUnavailable):
+        asked.render([("monday/c.parquet", 0)])
+    now[0] = ALONE_SECONDS + 1
+    assert asked.render([("monday/c.parquet", 0)]) == [RowThumbnail()]

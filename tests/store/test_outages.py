@@ -155,7 +155,7 @@ def _failing(monkeypatch: pytest.MonkeyPatch, code: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES])
 def test_a_disk_that_takes_no_files_is_an_outage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:

@@ -250,14 +250,19 @@ def _machines() -> tuple[Panel, ...]:
         Panel(
             "Free disk of the state",
             "timeseries",
-            "Share of the disk of the state that is free. Below a tenth an alert fires; on a full "
-            "disk the monitor stops. Missing where the state is in a bucket.",
+            "Share of the disk of the state that is free, of its space and its inodes. Below a "
+            "tenth an alert fires; on a full disk the monitor waits. Missing where the state is in "
+            "a bucket.",
             [
                 Query(
                     "min by (group) (conclad_state_disk_free_bytes) / "
                     "max by (group) (conclad_state_disk_size_bytes)",
                     "free {{group}}",
-                )
+                ),
+                Query(
+                    "min by (group) (conclad_state_disk_free_inodes_ratio)",
+                    "free inodes {{group}}",
+                ),
             ],
             width=8,
             unit="percentunit",

@@ -1,0 +1,74 @@
+"""How much room is left where the state is written."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from monitor.errors import ErrorKind
+from monitor.outages import Outage
+
+if TYPE_CHECKING:
+    from monitor.store.store import Store
+
+#: Less than this is nothing: a commit needs a page of the database and a file.
+FULL_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A disk: bytes, and the share of its inodes that is free (None where it counts none).
+
+    >>> Disk(free=0, size=100).is_full, Disk(free=1 << 30, size=1 << 40, inodes=0.0).is_full
+    (True, True)
+    """
+
+    free: int
+    size: int
+    inodes: float | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self.free < FULL_BYTES or self.inodes == 0
+
+
+def disk_of(store: Store) -> Disk | None:
+    """The disk of the state: of files and database, the one with less room.
+
+    None where neither is on a disk of this machine (a bucket, a database server), or where the
+    disk cannot be asked.
+
+    >>> import tempfile
+    >>> from monitor.store import Store
+    >>> with Store.open(tempfile.mkdtemp()) as store:
+    ...     disk_of(store).size > 0
+    True
+    """
+    places = [Path(store.folder.root)] if store.folder.is_local else []
+    if store.database.url.drivername == "sqlite":
+        places.append(Path(str(store.database.url.database)).parent)
+    try:
+        disks = [_disk_at(place) for place in places]
+    except OSError:
+        return None
+    return min(disks, key=lambda disk: (not disk.is_full, disk.free), default=None)
+
+
+def _disk_at(place: Path) -> Disk:
+    found = os.statvfs(place)
+    # Some file systems make inodes as they need them, and count none.
+    inodes = found.f_favail / found.f_files if found.f_files else None
+    return Disk(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, inodes)
+
+
+def with_full_disk(noted: tuple[Outage, ...], store: Store, now: datetime) -> tuple[Outage, ...]:
+    """Outages that the monitor noted, and a full disk, on which nobody can note anything."""
+    disk = disk_of(store)
+    if disk is None or not disk.is_full or any(one.kind is ErrorKind.DISK for one in noted):
+        return noted
+    what = "inode" if disk.inodes == 0 else "space"
+    sentence = f"{store.folder}: no {what} is left on the disk of the state"
+    return (*noted, Outage(ErrorKind.DISK, sentence, now))
