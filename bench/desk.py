@@ -55,6 +55,7 @@ def main() -> None:
                 "p99_ms": round(1000 * waits[int(0.99 * (len(waits) - 1))], 1),
                 "fates": dict(tally.fates),
                 "undone": tally.undone,
+                "lessons": len(tally.lessons),
                 "damaged": damaged,
             },
             indent=2,

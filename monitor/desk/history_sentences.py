@@ -39,7 +39,7 @@ def read_timeline(store: Store) -> list[HistoryEntry]:
 
 
 def _entry(event: Event, names: Mapping[str, str]) -> HistoryEntry:
-    known = _SENTENCES.get(event.kind)
+    known = SENTENCES.get(event.kind)
     if known is None:
         return HistoryEntry(
             event.at, event.kind, event.source, event.kind.replace(".", " "), "plain"
@@ -101,7 +101,7 @@ _VIA: Mapping[str, str] = {"token": "token", "proxy": "the proxy", "oidc": "Open
 
 _Sentence = Callable[[Mapping[str, Any]], str]
 
-_SENTENCES: dict[str, tuple[str, _Sentence]] = {
+SENTENCES: dict[str, tuple[str, _Sentence]] = {
     "class.discovered": (
         "good",
         lambda p: (

@@ -66,7 +66,7 @@ PAGES: tuple[Rule, ...] = (
 )
 
 API: tuple[Rule, ...] = (
-    Rule("GET", "/health", PUBLIC, api.health, "Is the desk well?", answer=models.HealthOut),
+    Rule("GET", "/health", PUBLIC, api.health, "Whether the desk works", answer=models.HealthOut),
     Rule(
         "GET",
         "/openapi.json",
@@ -178,7 +178,14 @@ API: tuple[Rule, ...] = (
         body=models.Undo,
         answer=models.UndoneOut,
     ),
-    Rule("GET", "/api/pulse", READER, api.pulse, "Has anything changed?", answer=models.PulseOut),
+    Rule(
+        "GET",
+        "/api/pulse",
+        READER,
+        api.pulse,
+        "What is open, and whether anything has changed",
+        answer=models.PulseOut,
+    ),
     Rule(
         "GET",
         "/api/export/{kind}",

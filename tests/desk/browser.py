@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -237,13 +238,20 @@ def chromium(profile: Path, *, traced: bool = False) -> Iterator[webdriver.Chrom
         found.quit()
 
 
-def long_tasks(driver: webdriver.Chrome, since: float, least_ms: float) -> list[float]:
-    """Tasks of a page's main thread after ``since`` (time.monotonic) that computed for so long.
+@dataclass(frozen=True)
+class PageTask:
+    """One task of a page's main thread: how long by the clock, and on the processor."""
 
-    From Chromium's own trace, and time on the processor rather than on the clock: what other
-    programs took meanwhile is not the page's. The driver hands its trace out once.
+    wall_ms: float
+    cpu_ms: float
+
+
+def main_thread_tasks(driver: webdriver.Chrome, since: float) -> list[PageTask]:
+    """Tasks of the main thread after ``since`` (time.monotonic), from Chromium's own trace.
+
+    The driver hands its trace out once.
     """
-    tasks: list[tuple[tuple[int, int], float]] = []
+    tasks: list[tuple[tuple[int, int], PageTask]] = []
     renderers: set[tuple[int, int]] = set()
     for entry in driver.get_log("performance"):  # type: ignore[no-untyped-call]
         event = json.loads(entry["message"])["message"]["params"]
@@ -251,12 +259,23 @@ def long_tasks(driver: webdriver.Chrome, since: float, least_ms: float) -> list[
         if name == "thread_name" and event["args"]["name"] == "CrRendererMain":
             renderers.add((event["pid"], event["tid"]))
         elif name.endswith("RunTask") and "tdur" in event and event["ts"] >= since * 1e6:
-            tasks.append(((event["pid"], event["tid"]), event["tdur"] / 1000))
+            task = PageTask(event["dur"] / 1000, event["tdur"] / 1000)
+            tasks.append(((event["pid"], event["tid"]), task))
     # A trace that names no threads: the first thread of a process is its main one.
     found = [
-        tdur
-        for thread, tdur in tasks
+        task
+        for thread, task in tasks
         if (thread in renderers if renderers else thread[0] == thread[1])
     ]
     assert found, "the trace holds no tasks"
-    return [tdur for tdur in found if tdur > least_ms]
+    return found
+
+
+def long_tasks(driver: webdriver.Chrome, since: float, least_ms: float) -> list[float]:
+    """Tasks after ``since`` that computed for so long.
+
+    Time on the processor rather than on the clock: what other programs took meanwhile is not the
+    page's.
+    """
+    found = main_thread_tasks(driver, since)
+    return [task.cpu_ms for task in found if task.cpu_ms > least_ms]

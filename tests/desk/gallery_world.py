@@ -22,16 +22,16 @@ KINDS = ("dune", "snow", "ship")
 CENTRES = {"dune": (-9, -9, 9, 9), "snow": (20, -9, 20, -9), "ship": (-20, 20, 20, 20)}
 
 
-def make_feed(folder: Path) -> Path:
-    """One file of pictures, as an ingest writes it."""
+def make_feed(folder: Path, rows: int = PICTURES) -> Path:
+    """One file of pictures, as an ingest writes it; of many rows, the first sixty in turn."""
     folder.mkdir(parents=True)
-    kinds = [KINDS[row % len(KINDS)] for row in range(PICTURES)]
+    some = [world.picture(KINDS[row % len(KINDS)], row, 320) for row in range(min(rows, PICTURES))]
     pq.write_table(
         pa.table(
             {
-                "image_id": [f"{row:05d}" for row in range(PICTURES)],
-                "source_id": ["cam-1"] * PICTURES,
-                "image": [world.picture(kind, row, 320) for row, kind in enumerate(kinds)],
+                "image_id": [f"{row:05d}" for row in range(rows)],
+                "source_id": ["cam-1"] * rows,
+                "image": [some[row % len(some)] for row in range(rows)],
             }
         ),
         folder / "a.parquet",
@@ -40,17 +40,20 @@ def make_feed(folder: Path) -> Path:
     return folder
 
 
-def make(folder: Path, *, images: int, novel: int, settled: bool = False) -> None:
+def make(
+    folder: Path, *, images: int, novel: int, settled: bool = False, pictures: int = PICTURES
+) -> None:
     """A state with one pool of ``images``, of which the first ``novel`` looked new.
 
     The pool waits to be looked at, so that nothing is asked yet; with ``settled`` it was quiet.
+    ``pictures`` is how many rows the feed's file has.
     """
     with Store.open(folder) as store:
         world.fit(store)
         [batch] = plan_feed(store, "a.parquet", rows=images, size=images)
         with store.transaction() as tx:
             pool = tx.pools.open().id
-        commit_batch(store, _scored(batch.id, images, novel, pool))
+        commit_batch(store, _scored(batch.id, images, novel, pool, pictures))
         with store.transaction() as tx:
             tx.pools.apply(pool, PoolEvent.FILLED)
             if settled:
@@ -62,7 +65,7 @@ def kind_of(row: int) -> str:
     return KINDS[row % len(KINDS)]
 
 
-def _scored(batch: int, images: int, novel: int, pool: int) -> ScoredBatch:
+def _scored(batch: int, images: int, novel: int, pool: int, pictures: int) -> ScoredBatch:
     rng = np.random.default_rng(0)
     rows = range(images)
     centres = np.array([CENTRES[kind_of(row)] if row < novel else (0,) * 4 for row in rows])
@@ -76,7 +79,7 @@ def _scored(batch: int, images: int, novel: int, pool: int) -> ScoredBatch:
         "score_ratio": ratios,
         "nearest_class": ["c2" if row % 2 else "c1" for row in rows],
         "file": ["a.parquet"] * images,
-        "row": [row % PICTURES for row in rows],
+        "row": [row % pictures for row in rows],
     }
     verdicts = {
         **common,

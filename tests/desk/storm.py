@@ -7,7 +7,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +15,12 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import func, select
 
+from monitor.people.teach_images import ASIDE
 from monitor.store import Store
-from monitor.store.states import AnswerKind, AnswerOutcome, QuestionState
+from monitor.store.states import AnswerKind, AnswerOutcome, QuestionState, VersionState
 from monitor.store.tables import answers, pools, questions
+
+Send = Callable[..., tuple[int, bytes]]
 
 NAMES = ("water", "forest", "dune", "glacier", "sand")
 
@@ -29,10 +32,15 @@ class Tally:
     fates: Counter[str] = field(default_factory=Counter)
     undone: int = 0
     seconds: list[float] = field(default_factory=list)
+    lessons: dict[str, str] = field(default_factory=dict)
+    """What was taught from the gallery: the kind of answer by action; those taken back are gone."""
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
-            self.fates + other.fates, self.undone + other.undone, self.seconds + other.seconds
+            self.fates + other.fates,
+            self.undone + other.undone,
+            self.seconds + other.seconds,
+            self.lessons | other.lessons,
         )
 
 
@@ -51,14 +59,19 @@ def _annotate(url: str, seed: int, token: str, lend: int, pause: float) -> Tally
     tally = Tally()
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=120)
 
-    def post(path: str, body: dict[str, Any]) -> Any:
+    def send(path: str, body: dict[str, Any] | None = None) -> tuple[int, bytes]:
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         began = time.perf_counter()
-        connection.request("POST", path, json.dumps(body), headers)
+        method = "GET" if body is None else "POST"
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
         reply = connection.getresponse()
         data = reply.read()
         tally.seconds.append(time.perf_counter() - began)
-        assert reply.status == 200, (path, reply.status, data)
+        return reply.status, data
+
+    def post(path: str, body: dict[str, Any]) -> Any:
+        status, data = send(path, body)
+        assert status == 200, (path, status, data)
         return json.loads(data)
 
     number = 0
@@ -68,6 +81,8 @@ def _annotate(url: str, seed: int, token: str, lend: int, pause: float) -> Tally
             part, mine = mine[: rng.randint(1, 8)], mine[8:]
             number += 1
             time.sleep(pause)
+            if rng.random() < 0.2:
+                _browse(rng, send, tally, f"{seed}-{number}")
             body = {
                 "action": f"annotator-{seed}-{number}",
                 "answers": [
@@ -92,8 +107,57 @@ def _annotate(url: str, seed: int, token: str, lend: int, pause: float) -> Tally
     return tally
 
 
+def _browse(rng: random.Random, send: Send, tally: Tally, key: str) -> None:
+    """Look around as people do between two answers, and now and then teach from the gallery."""
+
+    def get(path: str) -> bytes:
+        status, data = send(path)
+        assert status == 200, (path, status, data)
+        return data
+
+    for path in ("/", "/questions/part", "/api/pulse", "/classes", "/history"):
+        if rng.random() < 0.3:
+            get(path)
+    shown = json.loads(get(f"/api/images?limit=20&offset={rng.randrange(60)}"))["images"]
+    if not shown:
+        return
+    some = [one["id"] for one in rng.sample(shown, min(3, len(shown)))]
+    get(f"/pictures/{some[0]}")
+    if rng.random() < 0.1:
+        get("/api/pools/1/map")
+        get(f"/api/images/{some[0]}/around")
+    if rng.random() < 0.3:
+        _teach(rng, send, tally, key, some)
+
+
+def _teach(rng: random.Random, send: Send, tally: Tally, key: str, images: list[str]) -> None:
+    action = f"lesson-{key}"
+    body: dict[str, Any] = {"action": action, "images": images, "answer": "bad_image"}
+    if rng.random() < 0.2:
+        body |= {"answer": "class", "class": rng.choice(("glacier", "sand"))}
+    status, data = send("/api/images/teach", body)
+    # Fifty versions at once: whoever loses the race five times is told so, and can try again.
+    assert status in (200, 409), (status, data)
+    if status == 409:
+        tally.fates["lesson refused"] += 1
+        return
+    tally.lessons[action] = body["answer"]
+    assert send("/api/images/teach", body)[0] == 200, "sent again, it changes nothing"
+    if rng.random() < 0.3:
+        status, data = send("/api/images/undo", {"action": f"unlearn-{key}", "of": action})
+        assert status in (200, 409), (status, data)
+        if status == 200:
+            del tally.lessons[action]
+
+
 def assert_whole(store: Store, tally: Tally) -> None:
     """None lost, none double, and the budget kept."""
+    with store.reading() as tx:
+        taught = {one.key for one in tx.versions.all() if one.state is VersionState.PUBLISHED}
+        aside = {one["action"] for one in tx.notes.all(ASIDE).values()}
+    named = {action for action, kind in tally.lessons.items() if kind == "class"}
+    assert {f"teach:{action}" for action in named} <= taught, "every lesson is a version"
+    assert aside <= set(tally.lessons), "what was taken back is back"
     with store.reading() as tx:
         counted = tx.connection.execute(
             select(questions.c.state, func.count()).group_by(questions.c.state)

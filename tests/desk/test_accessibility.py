@@ -49,6 +49,10 @@ def test_no_page_has_a_serious_violation(
         ("/questions", "n", None),
         ("/questions", " ", None),
         ("/images", Keys.ENTER, None),
+        ("/images", "x", '[data-act="name"]'),
+        ("/images", "x", '[data-act="known"]'),
+        ("/map", Keys.ARROW_RIGHT + "x", '[data-act="name"]'),
+        ("/classes", None, '[data-samples="yes"]'),
         ("/classes", None, ".strip button"),
         ("/classes", None, '[data-do="rename"]'),
         ("/classes", None, '[data-do="retire"]'),
@@ -59,15 +63,16 @@ def test_no_page_has_a_serious_violation(
 def test_no_dialog_has_a_serious_violation(
     browser: Browser, axe: str, path: str, keys: str | None, selector: str | None
 ) -> None:
-    browser.prefer("light")
-    browser.resize(DESKTOP)
-    browser.visit(path)
-    if keys is not None:
-        browser.press(keys)
-    if selector is not None:
-        browser.click(selector)
-    browser.until(lambda: browser.all("dialog[open]"))
-    assert violations(browser, axe) == []
+    for scheme, size in (("light", DESKTOP), ("dark", PHONE)):
+        browser.prefer(scheme)
+        browser.resize(size)
+        browser.visit(path)
+        if keys is not None:
+            browser.press(keys)
+        if selector is not None:
+            browser.click(selector)
+        browser.until(lambda: browser.all("dialog[open]"))
+        assert violations(browser, axe) == []
 
 
 def test_signing_in_is_accessible_too(

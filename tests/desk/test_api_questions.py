@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
+import monitor
 from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.app import build
 from monitor.desk.guard import Guard
+from monitor.desk.history_sentences import SENTENCES
 from monitor.desk.novelty_activity import novelty_over_time
 from monitor.desk.picture_cleanup import drop_old_pictures
 from monitor.desk.question_queue import read_queue
@@ -262,6 +266,16 @@ def test_novelty_over_time_is_counted_by_source(store: Store) -> None:
     assert series.source == "cam-1"
     # The tests' feed calls every second image novel.
     assert (series.images, series.novel) == (40, 20)
+
+
+def test_the_history_has_a_sentence_for_every_kind_of_event() -> None:
+    root = Path(monitor.__file__).parents[1]
+    source = "".join(
+        path.read_text() for name in ("monitor", "actors") for path in (root / name).rglob("*.py")
+    )
+    kinds = set(re.findall(r'(?:append|Occurrence)\(\s*"([a-z_]+\.[a-z_]+)"', source))
+    assert len(kinds) > 25
+    assert kinds <= set(SENTENCES)
 
 
 def test_old_pictures_are_let_go(store: Store) -> None:

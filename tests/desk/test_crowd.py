@@ -27,5 +27,6 @@ def test_nothing_is_lost_and_nothing_double(tmp_path: Path) -> None:
             handle.stop()
         assert tally.fates["repeated"] > 0
         assert tally.undone > 0
+        assert tally.lessons
         assert_whole(store, tally)
         assert [finding for finding in check(store) if finding.severity == "error"] == []

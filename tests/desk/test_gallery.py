@@ -87,6 +87,22 @@ def test_what_looked_new_is_shown_whole_and_filtered(browser: Browser) -> None:
     browser.until(lambda: "very unusual" in browser.text(".cell"))
 
 
+def test_the_address_keeps_what_is_shown(browser: Browser) -> None:
+    browser.visit("/images?source=cam-2&order=score&least=1.6")
+    form = "const f = document.getElementById('filters').elements; return "
+    read = browser.driver.execute_script
+    assert read(f"{form} [f.source.value, f.order.value, f.least.value]") == [
+        *("cam-2", "score", "1.6")
+    ]
+    browser.until(lambda: all(row % 3 == 1 for row in shown(browser)))
+    read(
+        "const f = document.getElementById('filters'); f.elements.least.value = '';"
+        "f.dispatchEvent(new Event('change'))"
+    )
+    browser.until(lambda: browser.driver.current_url.endswith("source=cam-2&order=score"))
+    browser.until(lambda: browser.text("#gallery-count") == f"{NOVEL // 3} images")
+
+
 def test_images_are_chosen_by_keyboard_named_and_taken_back(browser: Browser, state: Path) -> None:
     browser.visit("/images")
     browser.driver.execute_script("document.getElementById('gallery').focus()")
@@ -280,6 +296,7 @@ def test_what_was_settled_is_joined_and_the_last_revision_stands(state: Path) ->
 
     from monitor.config.desk_section import DeskSection
     from monitor.desk.app import build
+    from monitor.desk.novel_images import image_key
     from monitor.store.output_files import write_table
     from monitor.store.records import OutputFile
     from tests.desk.client import Client
@@ -305,6 +322,13 @@ def test_what_was_settled_is_joined_and_the_last_revision_stands(state: Path) ->
             return [one["image"] for one in reply["images"]]
 
         assert found("settled=shifted") == ["00000"]
+        key = image_key("cam-3", "00002")
+        body = {"action": "lesson-1", "images": [key], "answer": "class", "class": "snow"}
+        assert client.post("/api/images/teach", body).status == 200
+        assert "00002" not in found(""), "named after its pool was settled"
+        undo = {"action": "unlearn-1", "of": "lesson-1"}
+        assert client.post("/api/images/undo", undo).status == 200
+        assert "00002" in found("")
         assert found("settled=known") == ["00001"]
         assert len(found("")) == NOVEL - 2, "what is undecided still looks new"
         assert len(found("all=true")) == NOVEL
