@@ -179,12 +179,7 @@ API: tuple[Rule, ...] = (
         answer=models.UndoneOut,
     ),
     Rule(
-        "GET",
-        "/api/pulse",
-        READER,
-        api.pulse,
-        "What is open, and whether anything has changed",
-        answer=models.PulseOut,
+        "GET", "/api/pulse", READER, api.pulse, "Whether anything changed", answer=models.PulseOut
     ),
     Rule(
         "GET",

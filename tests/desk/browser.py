@@ -240,8 +240,9 @@ def chromium(profile: Path, *, traced: bool = False) -> Iterator[webdriver.Chrom
 
 @dataclass(frozen=True)
 class PageTask:
-    """One task of a page's main thread: how long by the clock, and on the processor."""
+    """One task of a page's main thread: when, how long by the clock, and on the processor."""
 
+    at: float
     wall_ms: float
     cpu_ms: float
 
@@ -259,7 +260,7 @@ def main_thread_tasks(driver: webdriver.Chrome, since: float) -> list[PageTask]:
         if name == "thread_name" and event["args"]["name"] == "CrRendererMain":
             renderers.add((event["pid"], event["tid"]))
         elif name.endswith("RunTask") and "tdur" in event and event["ts"] >= since * 1e6:
-            task = PageTask(event["dur"] / 1000, event["tdur"] / 1000)
+            task = PageTask(event["ts"] / 1e6, event["dur"] / 1000, event["tdur"] / 1000)
             tasks.append(((event["pid"], event["tid"]), task))
     # A trace that names no threads: the first thread of a process is its main one.
     found = [

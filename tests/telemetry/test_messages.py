@@ -209,6 +209,24 @@ def test_nobody_is_woken_except_by_what_is_urgent(tmp_path: Path) -> None:
     assert not is_quiet(NOON, "22:00-07:00", "Europe/Berlin")
 
 
+def test_what_happened_at_night_is_one_message_in_the_morning(tmp_path: Path) -> None:
+    night = datetime.now(UTC).replace(hour=23, minute=0)
+    morning = night + timedelta(hours=9)
+    options: dict[str, Any] = {"quiet_hours": "22:00-07:00", "digest_minutes": 5.0}
+    with Store.open(tmp_path / "state") as store, Receiver() as receiver:
+        url = f"ntfy+{receiver.url}"
+        with sender(store, url, now=night, **options):
+            tell(store, "drift.detected", words=["blurred"])
+            tell(store, "budget.exhausted")
+            with pytest.raises(queue.Empty):
+                receiver.messages.get(timeout=0.5)
+        with sender(store, url, now=morning, **options):
+            message = receiver.next()
+        assert message.headers["Title"] == "2 things happened"
+        assert b"blurred" in message.body
+        assert receiver.messages.empty()
+
+
 def test_what_a_target_refuses_is_sent_again(tmp_path: Path) -> None:
     answers = iter([500, 503, 200])
     with (
