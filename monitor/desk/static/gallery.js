@@ -99,8 +99,9 @@ function arrange() {
   draw();
 }
 
-// A narrow cell has its words below each other.
-const height = () => Math.round(cell * 0.75) + (cell < 150 ? 44 : 26);
+// The words of a cell lie below each other unless it is wide; a narrow one leaves the number out.
+const isStacked = () => cell < 240;
+const height = () => Math.round(cell * 0.75) + (isStacked() ? 44 : 26);
 
 function draw() {
   const rowHeight = height() + GAP;
@@ -129,6 +130,7 @@ function draw() {
     node.style.transform = `translate(${(index % columns) * (cell + GAP)}px, ${row * rowHeight}px)`;
     node.style.width = `${cell}px`;
     node.style.height = `${height()}px`;
+    node.classList.toggle("stacked", isStacked());
     node.classList.toggle("narrow", cell < 150);
     node.setAttribute("aria-selected", chosen.has(item.id));
     node.classList.toggle("current", index === cursor);
