@@ -9,7 +9,7 @@ from typing import Any
 from monitor.store.errors import StoreError
 from monitor.store.exemplars import exemplars_of, get_thumbnail
 from monitor.store.records import Event
-from monitor.store.store import Store
+from monitor.store.store import Store, Transaction
 
 PICTURES = 4
 """In one message: what fits on a phone without scrolling."""
@@ -69,6 +69,7 @@ def _pictures(store: Store, events: Sequence[Event]) -> list[bytes]:
     with store.reading() as tx:
         for event in events:
             if event.kind == "class.discovered":
+                digests += _named(tx, event.payload)
                 digests += [one.thumbnail for one in exemplars_of(tx, event.payload["class_id"])]
             elif event.kind == "questions.opened" and "pool" in event.payload:
                 asked = tx.questions.of_pool(event.payload["pool"], event.payload.get("round"))
@@ -84,10 +85,24 @@ def _pictures(store: Store, events: Sequence[Event]) -> list[bytes]:
     return found
 
 
+def _named(tx: Transaction, said: Mapping[str, Any]) -> list[str]:
+    """The pictures that people gave a class's name to; its others are rendered a little later."""
+    if said.get("pool") is None:
+        return []
+    standing = tx.answers.standing(said["pool"])
+    return [
+        one.thumbnail
+        for one in tx.questions.of_pool(said["pool"])
+        if one.thumbnail is not None
+        and one.id in standing
+        and standing[one.id].class_id == said["class_id"]
+    ]
+
+
 def _discovered(event: Event) -> str:
     said = event.payload
     where = ", ".join(said.get("sources") or ()) or event.source or ""
-    counts = f"{said['human']} by people, {said['pseudo']} by pseudo-label"
+    counts = f"{said['human']} by people, {said['pseudo']} by itself"
     return f"New class {said['name']}: {counts}" + (f" ({where})" if where else "")
 
 

@@ -16,6 +16,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import Envelope
 
 from monitor.config.telemetry_section import MessagesSection
+from monitor.people.answer_questions import Said, Word, give
 from monitor.store import Store
 from monitor.telemetry.errors import WebhookRefused
 from monitor.telemetry.event_senders import MessageSender, is_quiet
@@ -64,7 +65,7 @@ def test_slack_gets_blocks_with_a_link(discovered: Any) -> None:
     ):
         tell()
         body = receiver.next().json
-    assert body["text"] == "New class dune: 2 by people, 4 by pseudo-label (cam-1)"
+    assert body["text"] == "New class dune: 2 by people, 4 by itself (cam-1)"
     assert f"<{DESK}/classes#class-3|" in body["blocks"][1]["text"]["text"]
 
 
@@ -88,7 +89,7 @@ def test_ntfy_gets_text_a_title_and_where_to_go(discovered: Any) -> None:
         message = receiver.next()
     assert message.headers["Title"].startswith("New class dune")
     assert message.headers["Click"] == f"{DESK}/classes#class-3"
-    assert b"by pseudo-label" in message.body
+    assert b"4 by itself" in message.body
 
 
 @pytest.mark.parametrize(("kind", "field"), [("mattermost", "text"), ("discord", "content")])
@@ -149,14 +150,17 @@ def test_mail_arrives_with_pictures(discovered: Any, tmp_path: Path) -> None:
     with Mailbox() as box:
         # The address lies in a file, as a secret does.
         (tmp_path / "target").write_text(box.address + "\n")
+        said = [Said(one, Word.CLASS, "dune") for one in (1, 3)]
+        give(store, said, who="ada", action="answers-1")
         with sender(store, f"file:{tmp_path / 'target'}", **only("class.discovered")):
             tell()
-            # The pictures of a class are painted after it was discovered; questions have theirs.
             to, mail = box.mails.get(timeout=PATIENCE)
     assert to == ["ada@example.org", "bo@example.org"]
     assert str(mail["Subject"]).startswith("conclad: New class dune")
     [text, *_] = [part for part in mail.walk() if part.get_content_type() == "text/plain"]
     assert f"{DESK}/classes#class-3" in str(text.get_payload())
+    pictures = [part for part in mail.walk() if part.get_content_type() == "image/jpeg"]
+    assert len(pictures) == 2, "those that people gave the name to"
 
 
 def test_questions_come_with_pictures_of_what_is_asked(tmp_path: Path) -> None:
