@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from monitor.cli.root import run
 from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.app import build
 from monitor.desk.errors import BadToken, CannotStart
@@ -20,7 +21,6 @@ from monitor.desk.route_rules import PATTERNS, Rule
 from monitor.desk.route_table import RULES
 from monitor.desk.tokens import PREFIX, Role, add_token, holders, remove_token
 from monitor.store import Store
-from monitor.store.source_purge import purge
 from tests.desk.client import Client
 from tests.desk.conftest import Tokens
 
@@ -361,19 +361,20 @@ def test_a_session_wears_out(state: Path, tokens: Tokens) -> None:
 
 
 def test_the_audit_says_who_came_and_who_was_let_in(
-    desk: Guard, store: Store, tokens: Tokens
+    desk: Guard, store: Store, state: Path, tokens: Tokens
 ) -> None:
     browser = Client(desk)
     browser.form("/sign-in", f"token={tokens['annotator']}")
     add_token(store, "bo", Role.READER, by="ada")
     [csrf] = re.findall(r'<meta name="csrf" content="(\w+)">', browser.get("/").text)
     assert browser.post("/sign-out", x_csrf_token=csrf).status == 303
-    purge(store, "cam-2", before=datetime(2024, 1, 1, tzinfo=UTC), who="ops")
+    where = ["--set", f"state.dir={state}"]
+    assert run(["purge", "--source", "cam-2", "--before", "2024-01-01", "--yes", *where]) == 0
     page = Client(desk, token=tokens["reader"]).get("/history").text
     assert "the annotator signed in (annotator, by token)" in page
     assert "bo may come to the desk (reader), says ada" in page
     assert "the annotator signed out" in page
-    assert "ops purged what was kept of cam-2" in page
+    assert "purged what was kept of cam-2" in page
 
 
 def test_every_reply_carries_the_headers(client: Client) -> None:
