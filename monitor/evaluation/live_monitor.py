@@ -62,13 +62,17 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """What became of a pool. ``verdicts`` and ``detector`` are from before anybody was asked."""
+    """What became of a pool. ``verdicts`` and ``detector`` are from before anybody was asked.
+
+    ``unconfirmed`` are the classes that need more answers afterwards.
+    """
 
     kind: Kind
     detector: Detector
     verdicts: Scores
     update: Update | None
     settled: SettledVerdicts
+    unconfirmed: frozenset[str]
 
     @property
     def questions(self) -> int:
@@ -122,7 +126,7 @@ class LiveMonitor:
         shifted = [source for source, verdict in looked.verdicts.items() if verdict.shifted]
         if kind == "quiet":
             settled = self._settle(detector, pool, {}, shifted, ())
-            return Taken(kind, detector, verdicts, None, settled)
+            return Taken(kind, detector, verdicts, None, settled, self._unconfirmed)
         probe = min(decision.questions, budget) if kind == "probe" else 0
         loop = inner_loop(detector, pool.features, budget=budget, seed=self._seed, probe=probe)
         update = drive(loop, lambda i: str(pool.labels[i]))
@@ -136,7 +140,11 @@ class LiveMonitor:
         asked = {row: str(pool.labels[row]) for r in update.rounds for row in r.asked}
         learnt = [row for d in update.discoveries for row in d.samples]
         settled = self._settle(detector, pool, asked, shifted, learnt)
-        return Taken(kind, detector, verdicts, update, settled)
+        return Taken(kind, detector, verdicts, update, settled, self._unconfirmed)
+
+    @property
+    def _unconfirmed(self) -> frozenset[str]:
+        return frozenset(c.name for c in self.detector.classes if not c.confirmed)
 
     def _settle(
         self,

@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from monitor.evaluation.every_label import LinearDiscriminant
 from monitor.evaluation.live_feed import Floats, LivePool
 from monitor.evaluation.live_monitor import Taken
 from monitor.novelty.settle_pool import NEW
 
 # Pools that are compared: later ones change little, and a discriminant costs a second each time.
 _MOST = 5
-# Shrinkage of the discriminant's covariance: it has fewer images than features.
-_SHRINKAGE = 0.3
 
 
 class PoolByPool:
@@ -63,9 +61,8 @@ class PoolByPool:
         """How often it is right about the new images of a pool that it has not seen."""
         if not new.any():
             return None
-        line = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=_SHRINKAGE)
-        line.fit(np.concatenate(self._features), np.concatenate(self._labels))
-        return _share(line.predict(pool.features[new]) == pool.labels[new])
+        line = LinearDiscriminant.fit(np.concatenate(self._features), np.concatenate(self._labels))
+        return _share(line.told(pool.features[new]) == pool.labels[new])
 
 
 def _share(of: NDArray[np.bool_]) -> float | None:

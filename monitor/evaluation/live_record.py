@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from monitor.evaluation.every_label import judged_by_the_rest, recall_at
 from monitor.evaluation.labelled_features import LabelledFeatures
-from monitor.evaluation.live_feed import LiveFeed, LivePool
+from monitor.evaluation.live_feed import Floats, LiveFeed, LivePool
 from monitor.evaluation.live_monitor import LiveMonitor, Steps, Taken
 from monitor.evaluation.live_naive import live_alarms
 from monitor.evaluation.live_plan import LivePlan
@@ -27,6 +28,20 @@ Record = dict[str, Any]
 
 # A pool takes a day.
 _DAY = 86400.0
+# Known images settled as new, at most: recall is compared at this rate.
+_FALSE = 0.03
+
+
+# Of the pool in which something was noticed, settled, beside a discriminant given every label.
+_SETTLED = (
+    "recall_at_3_settled",
+    "auroc_every_label",
+    "recall_at_3_every_label",
+    "right_settled",
+    "right_every_label",
+    "right_new_settled",
+    "right_new_every_label",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +76,7 @@ def run_live_cell(cell: LiveCell, plan: LivePlan, data: LabelledFeatures, steps:
     monitor = LiveMonitor(detector, steps, settings, cell.seed, cell.budget)
     level = plan.false_rounds * _DAY / MONTH
     rng = np.random.default_rng([cell.seed, 2])
-    watched = _Watched(feed.new)
+    watched = _Watched(feed.new, features, feed.names)
     by_pool = PoolByPool(feed.new, features, feed.names)
     naive = _Naive(live_alarms(detector, features, feed.names, level, rng))
     for day, pool in enumerate(feed.pools()):
@@ -96,8 +111,9 @@ def run_live_cell(cell: LiveCell, plan: LivePlan, data: LabelledFeatures, steps:
 class _Watched:
     """Counts what an operator feels: when news was noticed, what was asked, what verdicts say."""
 
-    def __init__(self, new: Collection[str]) -> None:
+    def __init__(self, new: Collection[str], features: Floats, names: Sequence[str]) -> None:
         self._new = frozenset(new)
+        self._features, self._names = features, np.array(names, dtype=np.str_)
         self._learnt: set[str] = set()
         self._noticed: int | None = None
         self._noticed_by: str | None = None
@@ -119,8 +135,9 @@ class _Watched:
             for when in ("immediate", "closed", "settled")
             for what in ("auroc", "recall", "false")
         }
-        self._verdicts |= {"right_settled": None, "right_new_settled": None}
-        self._after: list[tuple[bool, bool]] = []
+        self._verdicts |= dict.fromkeys(_SETTLED)
+        self._after: list[tuple[bool, bool, bool]] = []
+        self._unconfirmed: dict[str, list[bool]] = {}
         self._fitted: list[bool] = []
 
     def judge(self, pool: LivePool, taken: Taken) -> None:
@@ -151,7 +168,15 @@ class _Watched:
             self._fitted += taken.verdicts.novel[fitted].tolist()
         rows = np.isin(pool.labels, list(self._learnt))
         right = names[taken.verdicts.nearest[rows]] == pool.labels[rows]
-        self._after += zip(taken.verdicts.novel[rows].tolist(), right.tolist(), strict=True)
+        doubted = [c.name for c in taken.detector.classes if not c.confirmed]
+        self._after += zip(
+            taken.verdicts.novel[rows].tolist(),
+            right.tolist(),
+            (~np.isin(pool.labels[rows], doubted)).tolist(),
+            strict=True,
+        )
+        for name in self._learnt | (self._new & set(taken.discovered)):
+            self._unconfirmed.setdefault(name, []).append(name in taken.unconfirmed)
         if not taken.discovered:
             return
         self._learnt.update(taken.discovered)
@@ -160,11 +185,31 @@ class _Watched:
             new = np.isin(pool.labels, list(self._new))
             verdict = np.array(taken.settled.verdicts)
             self._verdicts |= _judged("settled", taken.settled.probability, verdict == NEW, new)
-            self._verdicts |= _right(pool, taken, new)
+            self._verdicts |= self._beside_every_label(pool, taken, new)
+
+    def _beside_every_label(
+        self, pool: LivePool, taken: Taken, new: NDArray[np.bool_]
+    ) -> dict[str, float | None]:
+        """Settled verdicts and a discriminant given every label: new at 3% false; right class."""
+        if not new.any():
+            return {}
+        line = judged_by_the_rest(self._features, self._names, pool)
+        right, possible = taken.settled_names == pool.labels, line.names == pool.labels
+        found = (
+            recall_at(_FALSE, taken.settled.probability, new),
+            auroc(line.odds[new], line.odds[~new]),
+            recall_at(_FALSE, line.odds, new),
+            float(right.mean()),
+            float(possible.mean()),
+            float(right[new].mean()),
+            float(possible[new].mean()),
+        )
+        return dict(zip(_SETTLED, found, strict=True))
 
     def record(self, share: float) -> Record:
-        after = np.array(self._after, dtype=float).reshape(-1, 2)
-        novel, right = after.mean(axis=0).tolist() if len(after) else (None, None)
+        after = np.array(self._after, dtype=bool).reshape(-1, 3)
+        sure = after[after[:, 2]]
+        counts = [row for name, row in self._unconfirmed.items() if name in self._new]
         return {
             "noticed_in": self._noticed,
             "noticed_by": self._noticed_by,
@@ -172,9 +217,12 @@ class _Watched:
             "found": len(self._learnt & self._new),
             **self._counts,
             **self._verdicts,
-            "novel_after": novel,
-            "novel_fitted_after": float(np.mean(self._fitted)) if self._fitted else None,
-            "right_after": right,
+            "novel_after": _mean(after[:, 0]),
+            "novel_confirmed_after": _mean(sure[:, 0]),
+            "novel_fitted_after": _mean(self._fitted),
+            "right_after": _mean(after[:, 1]),
+            "unconfirmed_first": sum(row[0] for row in counts),
+            "unconfirmed_second": sum(row[1] for row in counts if len(row) > 1),
         }
 
 
@@ -188,13 +236,8 @@ def _judged(
     }
 
 
-def _right(pool: LivePool, taken: Taken, new: NDArray[np.bool_]) -> dict[str, float | None]:
-    """How often a settled verdict names the right class, of all images and of the new ones."""
-    right = taken.settled_names == pool.labels
-    return {
-        "right_settled": float(right.mean()),
-        "right_new_settled": float(right[new].mean()) if new.any() else None,
-    }
+def _mean(of: Sequence[bool] | NDArray[np.bool_]) -> float | None:
+    return float(np.mean(of)) if len(of) else None
 
 
 class _Naive:

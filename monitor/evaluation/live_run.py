@@ -41,6 +41,7 @@ _CODE = (
     "monitor.pipeline.pool_inspection",
     "monitor.pipeline.pool_steps",
     "monitor.evaluation.plan_cell",
+    "monitor.evaluation.every_label",
     "monitor.evaluation.shift_naive",
     "monitor.evaluation.live_record",
     "monitor.evaluation.live_feed",

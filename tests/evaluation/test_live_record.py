@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from monitor.cli.evaluate import evaluate, live_steps
 from monitor.evaluation import live_run
@@ -19,12 +20,14 @@ from monitor.evaluation.errors import (
     OutputInUseError,
     ShareError,
 )
+from monitor.evaluation.every_label import LinearDiscriminant, judged_by_the_rest
 from monitor.evaluation.labelled_features import LabelledFeatures, labelled_features
-from monitor.evaluation.live_feed import LiveFeed
+from monitor.evaluation.live_feed import LiveFeed, LivePool
 from monitor.evaluation.live_plan import LivePlan
 from monitor.evaluation.live_record import LiveCell, Record, run_live_cell
 from monitor.evaluation.live_report import live_tables, write_live_report
 from monitor.evaluation.live_run import run_live
+from monitor.novelty.class_separation import auroc
 from tests.evaluation.samples import synthetic
 
 SMALL = LivePlan(labelled=40, pool=80, pools=3, clean=2, shares=(0.25,), seeds=(0,))
@@ -84,6 +87,51 @@ def test_every_pool_with_new_images_is_judged_beside_a_discriminant_with_every_l
     assert first["right_new_discriminant"] is None, "nobody has labelled a new image yet"
     assert all(row["right_new_discriminant"] > 0.9 for row in later)
     assert later[-1]["right_new_settled"] > 0.8
+
+
+def test_settled_verdicts_stand_beside_what_every_label_would_give() -> None:
+    record = play(SMALL, 0.25)
+    assert record["auroc_every_label"] > 0.95
+    assert record["recall_at_3_every_label"] > 0.9
+    assert record["right_new_every_label"] > 0.9
+    assert 0 <= record["right_new_settled"] <= 1
+    assert play(SMALL, 0.0)["auroc_every_label"] is None, "nothing was noticed"
+
+
+def test_no_image_teaches_the_discriminant_that_judges_it() -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(60, 80)).astype(np.float32)
+    pool = LivePool(
+        features=noise[20:],
+        labels=np.array(["new", "a"] * 20),
+        sources=np.full(40, "s", dtype=object),
+        clean=False,
+    )
+    line = judged_by_the_rest(noise[:20], np.full(20, "a"), pool)
+    # Eighty features tell sixty images of pure noise apart, if one may look at them.
+    assert abs((line.names == pool.labels).mean() - 0.5) < 0.25
+    assert abs(auroc(line.odds[::2], line.odds[1::2]) - 0.5) < 0.25
+
+
+def test_the_discriminant_is_that_of_scikit_learn() -> None:
+    rng = np.random.default_rng(1)
+    names = np.array(["a"] * 20 + ["b"] * 50 + ["c"] * 30)
+    features = rng.normal(size=(100, 40)).astype(np.float32)
+    features[names == "b"] += 0.5
+    ours = LinearDiscriminant.fit(features, names)
+    theirs = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.3).fit(features, names)
+    apart = ours(features) - theirs.decision_function(features)
+    assert np.ptp(apart, axis=1).max() < 1e-3
+    assert (ours.told(features) == theirs.predict(features)).all()
+
+
+def test_classes_that_stay_unconfirmed_are_counted_apart() -> None:
+    few = play(SMALL.with_changes(pool=60), 0.25)
+    assert (few["found"], few["unconfirmed_first"]) == (1, 1), "one question confirms nothing"
+    cell = LiveCell("synthetic", "none", 0.25, 0, budget=0.25)
+    many = run_live_cell(cell, SMALL, blobs(), live_steps())
+    assert (many["found"], many["unconfirmed_first"], many["unconfirmed_second"]) == (1, 0, 0)
+    assert many["novel_confirmed_after"] == many["novel_after"] < 0.5
 
 
 def test_budgets_are_compared_on_the_same_feeds(features: Path, tmp_path: Path) -> None:
@@ -233,11 +281,12 @@ def test_the_report_counts_feeds_that_never_noticed(tmp_path: Path) -> None:
     never = {**record, "seed": 1, "noticed_in": None, "noticed_by": None, "found": 0}
     late = {**record, "seed": 2, "noticed_in": 7, "noticed_by": "probe"}
     meta = {"plan": {"live": SMALL.feed_settings()}}
-    [noticed, _, pools, _, clean] = live_tables([record, never, late, late], meta)
+    [noticed, _, _, learnt, pools, _, clean] = live_tables([record, never, late, late], meta)
     [row] = noticed.rows
     assert row[:6] == ("synthetic, none, 25%", "4", "25%", "25%", "75%", "7")
     assert clean.rows[0][1] == "8"
     assert len(pools.rows[0]) == 1 + SMALL.pools
+    assert learnt.rows[0][-1].endswith(" of 3"), "a class that was never found cannot be confirmed"
     write_live_report([record, never], meta, tmp_path)
     page = (tmp_path / "live.md").read_text()
     assert "MMD on features" in page

@@ -91,9 +91,7 @@ class GraphLabeller:
             chosen: Ints = order[free[order]][:count]
             return chosen
         everywhere = now.names and number >= settings.everywhere_from
-        first = np.empty(0, np.intp)
-        if everywhere or not number:
-            first = to_confirm(self.placed, now, answers, round(settings.ask_confirm * count))
+        first = to_confirm(self.placed, now, answers, int(np.ceil(settings.ask_confirm * count)))
         weights = np.ones(len(free)) if everywhere else now.views.worth
         asked = np.concatenate([answers.asked, first])
         rest = self.placed.graph.peaks(
