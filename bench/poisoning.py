@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.labelled import labelled
+from monitor.evaluation.labelled_features import load_features
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import drive, inner_loop
@@ -143,11 +144,16 @@ def table(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="labelled images, as for conclad evaluate")
+    parser.add_argument("--features", type=Path, help="their features, as for conclad evaluate")
     parser.add_argument("--label-column", default="label")
     parser.add_argument("--lies", type=int, nargs="+", default=[0, 1, 2, 3, 10])
     parser.add_argument("--draws", type=int, default=24)
     options = parser.parse_args()
-    x, y = labelled(options.data, options.label_column)
+    if options.features is None:
+        x, y = labelled(options.data, options.label_column)
+    else:
+        given = load_features(options.features)
+        x, y = given.features, np.asarray(given.labels)
     table(x, y, options.lies, options.draws, lambda line: print(line, flush=True))
 
 

@@ -289,7 +289,8 @@ class Detector:
             np.array([mode.count for mode in modes], dtype=np.intp),
             self._first_modes,
         )
-        return Opinions.of(means, self.references, settings)
+        guessed = np.array([1 - c.said.mean() if len(c.said) else 0.0 for c in self.classes])
+        return Opinions.of(means, self.references, settings, guessed)
 
     @cached_property
     def calibration(self) -> Calibration:

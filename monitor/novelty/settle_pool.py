@@ -109,7 +109,8 @@ def _settled(
     odd: Bools,
     explained: Bools,
 ) -> SettledVerdicts:
-    decided = _settings(detector).decided
+    settings = _settings(detector)
+    decided, limit = settings.decided, _limit(new[answers.unasked(len(new))], settings)
     ids = [known.id for known in detector.classes]
     columns = [*ids, *ids[: found.shifted], *found.names]
     is_new = np.array([*(not known.confirmed for known in detector.classes)])
@@ -133,7 +134,7 @@ def _settled(
             verdict, who = UNDECIDED, "person"
         elif odd[row]:
             verdict, who = UNDECIDED, "score"
-        elif new[row] >= decided and is_new.any():
+        elif new[row] >= limit and is_new.any():
             verdict, column = NEW, as_new[row]
         elif new[row] > 1 - decided:
             verdict, who = UNDECIDED, "spread" if told else "score"
@@ -146,6 +147,20 @@ def _settled(
     return SettledVerdicts(
         tuple(verdicts), tuple(classes), probability, tuple(by), found, tuple(ids), near
     )
+
+
+def _limit(new: Floats, settings: RobustSettings) -> float:
+    """The probability from which samples are settled as new: few known ones are expected above it.
+
+    >>> sure, torn = np.full(10, 0.999), np.full(10, 0.7)
+    >>> pool = np.concatenate([sure, torn, np.zeros(180)]).astype(np.float32)
+    >>> round(_limit(pool, RobustSettings()), 2), round(_limit(pool[:20], RobustSettings()), 2)
+    (0.7, 0.9)
+    """
+    above = np.sort(new.astype(np.float64))[::-1]
+    count = int((np.cumsum(1 - above) <= settings.false_new * len(above)).sum())
+    least = float(above[count - 1]) if count else 1.0
+    return min(max(least, settings.decided), settings.certain)
 
 
 def _explained(

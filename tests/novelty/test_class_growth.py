@@ -126,3 +126,44 @@ def test_the_settings_of_growth_have_effect(founded: Detector) -> None:
     assert grown(old, pool, {}) is None
     slow = replace(detector, settings=detector.settings.replace(grow_least=10.0))
     assert grown(slow, pool, {}) is None
+
+
+def test_a_class_of_guesses_is_judged_on_a_wider_scale_than_one_of_labels(
+    founded: Detector,
+) -> None:
+    # Images further out than those that a pool was sure of.
+    fresh = (CENTRES[3] + 1.6 * (images(3, 300, 13) - CENTRES[3])).astype(np.float32)
+
+    def novel(people: int, wider: float) -> float:
+        settings = founded.settings.replace(guessed_wider=wider)
+        detector = young(replace(founded, settings=settings), 3, people=people, count=24)
+        return float(detector.score(fresh).novel.mean())
+
+    assert novel(people=24, wider=0.0) == novel(people=24, wider=1.0), "people saw all of it"
+    assert novel(people=4, wider=1.0) < novel(people=4, wider=0.0)
+
+
+def test_a_wider_scale_hides_no_other_class(founded: Detector) -> None:
+    detector = young(founded, 3, people=4, count=24)
+    for kind in (4, 5):
+        assert detector.score(images(kind, 100, 14)).novel.mean() > 0.95
+
+
+def test_more_answers_never_make_a_class_smaller(founded: Detector) -> None:
+    detector = young(founded, 3, people=2)
+    pool = np.concatenate([images(0, 40, 1), images(3, 30, 1)])
+    counts = []
+    for answers in range(4):
+        found = grown(detector, pool, {40 + i: "c9" for i in range(answers)})
+        after = found.detector if found is not None else detector
+        counts.append(after.find("ship").count)
+        assert after.find("ship").human == 2 + answers
+    assert counts == sorted(counts)
+
+
+def test_samples_that_have_taught_do_not_teach_again(founded: Detector) -> None:
+    detector = young(founded, 3, people=4)
+    pool = np.concatenate([images(0, 40, 1), images(3, 30, 1)])
+    settled = settle_pool(detector, pool, {40: "c9"})
+    taken = range(40, 70)
+    assert grow_classes(detector, pool, settled, {40: "c9"}, taken=taken) is None

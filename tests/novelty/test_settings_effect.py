@@ -94,7 +94,10 @@ ROBUST: dict[str, Any] = BOTH | {
 }
 # test_settle_pool.py and test_class_growth.py: nothing of them shows before a pool is over.
 AFTERWARDS = (
+    "guessed_wider",
     "decided",
+    "false_new",
+    "certain",
     "rare",
     "unusual",
     "confirm_answers",

@@ -84,3 +84,81 @@ def test_images_that_a_shift_explains_are_settled_as_shifted(detector: Detector)
     assert np.mean([v in ("shifted", "known") for v in settled.verdicts]) > 0.9
     assert "shifted" in settled.verdicts
     assert "new" not in settled.verdicts
+
+
+def blurred(kind: int, count: int, seed: int) -> Floats:
+    """Images that lie between a class and the ones beside it."""
+    noise = np.random.default_rng([seed, kind, 1]).normal(0, 7, size=(count, DIMENSION))
+    found: Floats = (CENTRES[kind] + noise).astype(np.float32)
+    return found
+
+
+@pytest.fixture(scope="module")
+def torn(detector: Detector) -> tuple[Floats, dict[int, str | None]]:
+    """A pool in which new and known images run into each other, with a few answers."""
+    pool = np.concatenate([blurred(0, 90, 4), blurred(1, 90, 4), blurred(3, 20, 4)])
+    return pool, {0: "a", 90: "b", 180: "ship", 185: "ship", 190: "ship"}
+
+
+def test_the_fewer_known_images_may_be_called_new_the_fewer_images_are(
+    detector: Detector, torn: tuple[Floats, dict[int, str | None]]
+) -> None:
+    pool, answers = torn
+    called = []
+    for allowed in (1e-6, 0.0075, 0.3):
+        settings = detector.settings.replace(false_new=allowed)
+        settled = settle_pool(replace(detector, settings=settings), pool, answers)
+        called.append(set(settled.rows("new").tolist()))
+    few, usual, many = called
+    assert few <= usual <= many
+    assert len(few) < len(many)
+
+
+def test_what_is_certain_is_new_however_few_may_be_wrong(
+    detector: Detector, torn: tuple[Floats, dict[int, str | None]]
+) -> None:
+    pool, answers = torn
+    strict = detector.settings.replace(false_new=1e-6, certain=0.95)
+    settled = settle_pool(replace(detector, settings=strict), pool, answers)
+    unasked = np.array([by != "person" for by in settled.by])
+    new = np.array(settled.verdicts) == "new"
+    assert new[unasked & (settled.probability >= 0.95)].all()
+    lenient = strict.replace(certain=0.6)
+    assert len(settle_pool(replace(detector, settings=lenient), pool, answers).rows("new")) >= len(
+        settled.rows("new")
+    )
+
+
+def test_a_pool_that_is_mostly_new_is_settled_as_new(detector: Detector) -> None:
+    pool = np.concatenate([images(0, 6, 5), images(3, 94, 5)])
+    settled = settle_pool(detector, pool, {0: "a", 10: "ship", 50: "ship", 90: "ship"})
+    assert np.mean([v == "new" for v in settled.verdicts[6:]]) > 0.9
+    assert settled.verdicts[:6].count("new") <= 1
+
+
+def test_what_is_neither_known_nor_new_is_undecided_and_has_no_class(
+    detector: Detector, torn: tuple[Floats, dict[int, str | None]]
+) -> None:
+    pool, answers = torn
+    settled = settle_pool(detector, pool, answers)
+    decided = detector.settings.decided
+    for row in settled.rows("undecided"):
+        assert settled.probability[row] > 1 - decided
+        assert settled.classes[row] is None
+    for row in settled.rows("known"):
+        assert settled.by[row] == "person" or settled.probability[row] <= 1 - decided
+
+
+def test_settling_depends_on_pool_and_answers_alone(
+    detector: Detector, torn: tuple[Floats, dict[int, str | None]]
+) -> None:
+    pool, answers = torn
+    order = np.random.default_rng(0).permutation(len(pool))
+    place = {int(old): new for new, old in enumerate(order)}
+    first = settle_pool(detector, pool, answers)
+    again = settle_pool(detector, pool, dict(reversed(answers.items())))
+    assert first.verdicts == again.verdicts
+    np.testing.assert_array_equal(first.probability, again.probability)
+    mixed = settle_pool(detector, pool[order], {place[i]: said for i, said in answers.items()})
+    back = np.array([mixed.probability[place[i]] for i in range(len(pool))])
+    assert np.abs(back - first.probability).mean() < 0.05

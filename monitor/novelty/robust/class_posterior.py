@@ -320,8 +320,9 @@ def _dissent(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers, column: 
 def to_confirm(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers, most: int) -> Ints:
     """Samples to ask about, so that classes with too few answers are confirmed or doubted.
 
-    New classes of this pool, and known ones that earlier pools left unconfirmed; each is asked
-    about where most of it lies, in places of their own.
+    New classes of this pool, and known ones that earlier pools left unconfirmed. Each is asked
+    about at its heart, near what was named: places of their own find other classes instead, and
+    of a class that is a twentieth of a pool half stayed unconfirmed.
     """
     if now.shares is None or most < 1:
         return np.empty(0, np.intp)
@@ -343,11 +344,7 @@ def to_confirm(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers, most: 
         weights[asked] = 0.0
         missing = min(missing, int((weights > 0).sum()))
         if missing > 0:
-            picked = placed.graph.peaks(
-                weights,
-                missing,
-                asked=np.array([*asked, *chosen], np.intp),
-                dimming=settings.dimming,
-            )
+            taken = np.array([*asked, *chosen], np.intp)
+            picked = placed.graph.peaks(weights, missing, asked=taken, dimming=0.0)
             chosen += [int(i) for i in picked if weights[i] > 0]
     return np.array(chosen, dtype=np.intp)

@@ -74,6 +74,14 @@ class RobustSettings(MethodSettings):
         "often as those of large classes.",
         low=0,
     )
+    guessed_wider: float = setting(
+        0.3,
+        "How much wider the scale of a class is whose images were all pseudo-labelled: the surest "
+        "images of a pool look tighter than their class. At 0 a class that was just learnt is "
+        "called novel a third more often; 0.3 costs up to 4 points of what is new beside it.",
+        low=0.0,
+        high=10.0,
+    )
     false_novel: float = setting(
         0.06,
         "Share of references above T_inner. Fresh known images, judged by fits of all images "
@@ -166,8 +174,8 @@ class RobustSettings(MethodSettings):
     )
     ask_confirm: float = setting(
         0.7,
-        "Share of the first and of the last part that may go to classes with too few answers. At 0 "
-        "most new classes stay unconfirmed, at 1 no question is left for what nobody has found.",
+        "Share of each part, rounded up, that may go to classes with too few answers. At 0 most "
+        "new classes stay unconfirmed, at 1 no question is left for what nobody has found.",
         low=0.0,
         high=1.0,
     )
@@ -244,7 +252,23 @@ class RobustSettings(MethodSettings):
     # Settled verdicts, and classes that go on learning.
     decided: float = setting(
         0.6,
-        "Probability from which a settled verdict says known or new; between, it is undecided.",
+        "Probability from which a settled verdict says known, and the least from which it says "
+        "new; between, it is undecided.",
+        low=0.5,
+        high=0.999,
+    )
+    false_new: float = setting(
+        0.0075,
+        "Share of a pool's images that may be known ones settled as new, as their probabilities "
+        "have it. These are too sure of themselves: three to four times as many are. With a fixed "
+        "limit the rate is three times as high where a twentieth is new as where a fifth is.",
+        low=1e-6,
+        high=0.5,
+    )
+    certain: float = setting(
+        0.9,
+        "Probability from which an image is settled as new however many are: where most of a pool "
+        "is new, their small doubts would add up to more than false_new.",
         low=0.5,
         high=0.999,
     )

@@ -132,8 +132,18 @@ class Opinions:
         return cls(**{f.name: arrays[f.name] for f in fields(cls)})
 
     @classmethod
-    def of(cls, means: ModeMeans, references: References, settings: RobustSettings) -> Opinions:
-        """From references that are judged without their own help."""
+    def of(
+        cls,
+        means: ModeMeans,
+        references: References,
+        settings: RobustSettings,
+        guessed: np.ndarray | None = None,
+    ) -> Opinions:
+        """From references that are judged without their own help.
+
+        ``guessed`` is the share of the references of each class that no person labelled. They are
+        the surest of a pool, so that the class looks tighter than it is: its scale is widened.
+        """
         rows = references.some(settings.judged_most)
         some = references.taken(rows)
         home = means.home(some)
@@ -148,6 +158,8 @@ class Opinions:
         nearest = (some.errors / strangers - likeness / by_place).argmin(axis=1)
         given = _given(some.features, some.errors, cosines.max(axis=1))
         location, scale = _scales(given, nearest, len(means.starts), settings.own_scale)
+        if guessed is not None:
+            scale *= (1 + settings.guessed_wider * guessed).astype(np.float32)
         score = _score(given, nearest, location, scale, settings.far)
         order = np.lexsort((score, nearest))
         places = means.places - centre
