@@ -15,6 +15,7 @@ from monitor.store import (
     drop_spools,
     purge,
 )
+from monitor.store.compaction import LEAST_FILES
 from monitor.store.errors import NotFound, WrongState
 from monitor.store.read_verdicts import STANDING, read_verdicts
 from monitor.store.settled_verdicts import row_groups
@@ -186,3 +187,27 @@ def test_a_month_of_corrections_costs_the_reader_nothing(store: Store) -> None:
     rows = read(store)
     assert {(row["revision"], row["class_name"]) for row in rows} == {(30, "name 30")}
     assert len(rows) == 48
+
+
+def test_a_month_of_corrections_does_not_grow_what_the_reader_goes_through(pools: Store) -> None:
+    settle_pool(pools, 1)
+    settle_pool(pools, 2)
+    days = 30
+    most_files = most_rows = 0
+    for day in range(days):
+        settle_pool(pools, 1, day + 2, class_name=f"name {day}", class_id=f"class-{day + 20}")
+        settle_pool(pools, 2, day + 2, probability=day / days)
+        compact(pools, "settled", owner="month")
+        with pools.reading() as tx:
+            outputs = tx.outputs.of_kind("settled")
+        most_files = max(most_files, len(outputs))
+        most_rows = max(most_rows, sum(output.rows for output in outputs))
+    # Sixteen images, settled thirty times: merging keeps the last row of each.
+    assert most_files <= 2 * LEAST_FILES
+    assert most_rows <= 16 * 2 * LEAST_FILES
+    rows = [row for row in read(pools) if row["pool"] is not None]
+    assert {row["revision"] for row in rows} == {days + 1}
+    assert {row["class_name"] for row in rows if row["pool"] == 1} == {f"name {days - 1}"}
+    assert {round(row["probability"], 4) for row in rows if row["pool"] == 2} == {
+        round((days - 1) / days, 4)
+    }
