@@ -74,7 +74,7 @@ ROBUST: dict[str, Any] = BOTH | {
     "one_shot": True,
     "ask_first": 0.1,
     "ask_where_new": 0.9,
-    "everywhere_from": 1,
+    "everywhere_from": 3,
     "dimming": 0.5,
     "quiet_labels": 2,
     "significant": 1.0,
