@@ -50,7 +50,8 @@ class LinearDiscriminant:
 
     def told(self, features: Floats) -> Names:
         """The likeliest class of each image."""
-        return self.classes[self(features).argmax(axis=1)]
+        told: Names = self.classes[self(features).argmax(axis=1)]
+        return told
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,7 +42,8 @@ def pool(world: BackboneWorld) -> tuple[Floats, np.ndarray]:
 
 
 def some(labels: np.ndarray, kind: int, count: int) -> list[int]:
-    return np.flatnonzero(labels == name(kind))[:count].tolist()
+    rows: list[int] = np.flatnonzero(labels == name(kind))[:count].tolist()
+    return rows
 
 
 def given(detector: Detector, said: dict[int, str | None]) -> PoolAnswers:

@@ -8,6 +8,7 @@ import pytest
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import Update, drive, inner_loop
+from monitor.novelty.robust.settings import RobustSettings
 from tests.novelty.worlds import World, name
 
 KNOWN = 4
@@ -36,7 +37,7 @@ def test_five_questions_find_a_rare_class_and_confirm_it(world: World, detector:
     update, rounds = asked(detector, pool, labels, 5)
     [found] = update.discoveries
     assert found.name == name(5)
-    assert len(found.human) >= detector.settings.confirm_answers
+    assert len(found.human) >= RobustSettings().confirm_answers
     assert found.confirmed
     assert update.labels == 5
     # Once three answers name it, the others look for something else.

@@ -9,6 +9,7 @@ import pytest
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
+from monitor.novelty.robust.settings import RobustSettings
 from monitor.novelty.settle_pool import settle_pool
 
 DIMENSION = 16
@@ -141,7 +142,7 @@ def test_what_is_neither_known_nor_new_is_undecided_and_has_no_class(
 ) -> None:
     pool, answers = torn
     settled = settle_pool(detector, pool, answers)
-    decided = detector.settings.decided
+    decided = RobustSettings().decided
     for row in settled.rows("undecided"):
         assert settled.probability[row] > 1 - decided
         assert settled.classes[row] is None
