@@ -43,8 +43,6 @@ from monitor.store import Store, check
 from monitor.store.database import DATABASE_FILE
 from tests.actors.engines import Around
 
-BATCHES = 100
-"""In an hour: small files are merged every five hours."""
 KEPT_HOURS = 4
 """Features of settled pools; a day is too short to see those of three days go."""
 KILLED_EVERY = 3
@@ -68,11 +66,21 @@ class Clock:
         hidden.replace(self.path)
 
 
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """How many batches it has, and how many are done at its end."""
+
+    batches: int
+    due: int
+
+
 class HourEnd:
     """Moves the clock with each batch, and ends the hour when all of it is committed."""
 
-    def __init__(self, clock: Clock, store: Store, due: int, ends: int, inner: Observer | None):
-        self._clock, self._store, self._due, self._ends = clock, store, due, ends
+    def __init__(
+        self, clock: Clock, store: Store, hour: Hour, ends: int, inner: Observer | None
+    ) -> None:
+        self._clock, self._store, self._hour, self._ends = clock, store, hour, ends
         self._inner = inner
         self._is_over = False
 
@@ -83,8 +91,8 @@ class HourEnd:
             return
         with self._store.reading() as tx:
             done = int(tx.counters.value("batches", "", "done"))
-        self._clock.move(timedelta(hours=1) / BATCHES)
-        if done >= self._due:
+        self._clock.move(timedelta(hours=1) / self._hour.batches)
+        if done >= self._hour.due:
             self._is_over = True
             os.kill(os.getpid(), self._ends)
 
@@ -95,19 +103,19 @@ class HourEnd:
 
 @contextmanager
 def beside(
-    clock: Clock, due: int, ends: int, store: Store, config: Config, say: Callable[[str], None]
+    clock: Clock, hour: Hour, ends: int, store: Store, config: Config, say: Callable[[str], None]
 ) -> Iterator[HourEnd]:
     with services(store, config, say) as inner:
-        yield HourEnd(clock, store, due, ends, inner)
+        yield HourEnd(clock, store, hour, ends, inner)
 
 
-def losing_engine(path: Path, mark: Path, config: Config) -> Engine:
+def losing_engine(path: Path, mark: Path, at: int, config: Config) -> Engine:
     """Features from a table, on a device that breaks once in an hour, in the middle of it."""
     calls = iter(range(1_000_000))
     broken: list[Exception] = []
 
     def before(_: Images) -> None:
-        if next(calls) == BATCHES // 2 and not mark.exists():
+        if next(calls) == at and not mark.exists():
             mark.touch()
             broken.append(RuntimeError("CUDA error: an illegal memory access was encountered"))
         if broken:
@@ -116,14 +124,14 @@ def losing_engine(path: Path, mark: Path, config: Config) -> Engine:
     return Around(Table(path), before)
 
 
-def run_hour(config: Config, folder: Path, due: int, ends: int) -> Summary:
+def run_hour(config: Config, folder: Path, hour: Hour, ends: int) -> Summary:
     mark = folder / "broken"
     mark.unlink(missing_ok=True)
     clock = Clock(folder / "clock")
     return run(
         config,
-        open_engine=partial(losing_engine, folder / "features.npy", mark),
-        services=partial(beside, clock, due, ends),
+        open_engine=partial(losing_engine, folder / "features.npy", mark, hour.batches // 2),
+        services=partial(beside, clock, hour, ends),
         clock=clock,
     )
 
@@ -132,6 +140,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=int, default=24)
     parser.add_argument("--images", type=int, default=2500, help="in an hour")
+    parser.add_argument("--batches", type=int, default=100, help="in an hour")
     parser.add_argument("--address", default="none", choices=("none", "local"))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -139,7 +148,7 @@ def main() -> None:
         config = configuration(
             folder,
             f"run.address={given.address}",
-            f"feed.batch_rows={given.images // BATCHES}",
+            f"feed.batch_rows={given.images // given.batches}",
             "run.embedder_cpus=1",
             f"pools.size={given.images // 2}",
             "labels.oracle_column=label",
@@ -154,16 +163,16 @@ def main() -> None:
         for hour in range(given.hours):
             (folder / "feed").mkdir(exist_ok=True)
             files[hour].rename(folder / "feed" / files[hour].name)
-            due = (hour + 1) * BATCHES
+            now = Hour(given.batches, (hour + 1) * given.batches)
             if hour % KILLED_EVERY == KILLED_EVERY - 1:
                 killed = _spawned.Process(
-                    target=run_hour, args=(config, folder, due, signal.SIGKILL)
+                    target=run_hour, args=(config, folder, now, signal.SIGKILL)
                 )
                 killed.start()
                 killed.join()
                 assert killed.exitcode == -signal.SIGKILL, f"it ended with {killed.exitcode}"
             else:
-                run_hour(config, folder, due, signal.SIGTERM)
+                run_hour(config, folder, now, signal.SIGTERM)
             lines.append(measure(config, hour + 1, given.images))
         for sentence in judge(lines):
             print(sentence, flush=True)
