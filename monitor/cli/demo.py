@@ -80,7 +80,7 @@ def describe(played: Played) -> str:
             "",
             table(
                 ("new class", "first seen", "learnt", "version", "answers", "called novel before",
-                 "settled as new", "called novel after", "right class after"),
+                 "settled as new", "called novel after", "settled so after", "right class after"),
                 [_new(c) for c in new],
             ),
             "",
@@ -123,5 +123,6 @@ def _new(found: ClassOutcome) -> tuple[str, ...]:
         f"{found.recall} of {found.recall.whole}",
         str(found.settled_new),
         f"{found.false_novel} of {found.false_novel.whole}",
+        str(found.settled_novel),
         str(found.recognised),
     )

@@ -155,6 +155,12 @@ _NOT_LIVE = {
     help="For --shift: new images stay clean, which makes them easier to tell.",
 )
 @click.option(
+    "--feeds",
+    type=click.IntRange(min=0),
+    help="For --shift: feeds without shift, and as many with something new, that are watched (34); "
+    "0 leaves out whatever watches a feed.",
+)
+@click.option(
     "--live", is_flag=True, help="Play feeds to the whole monitor instead: when does it notice?"
 )
 @click.option("--known", type=_COUNT, help="For --live: known classes (3).")
@@ -198,6 +204,7 @@ def evaluate(
     corruption: tuple[str, ...] | None,
     severity: tuple[int, ...] | None,
     clean_new: bool,
+    feeds: int | None,
     live: bool,
     list_methods: bool,
     list_plans: bool,
@@ -228,7 +235,8 @@ def evaluate(
         raise click.UsageError("give --out, the folder for the results")
     if shift:
         for path in data:
-            _shift(path, label_column, backbone, changes, corruption, severity, out, clean_new)
+            given = {**changes, "clean_new": clean_new, "feeds": feeds}
+            _shift(path, label_column, backbone, given, corruption, severity, out)
         return
     if live:
         _refuse({**changes, "plan": plan_name}, {**_NOT_LIVE, "plan": "--plan"}, _UNUSED)
@@ -345,7 +353,6 @@ def _shift(
     corruptions: tuple[str, ...] | None,
     severities: tuple[int, ...] | None,
     out: Path,
-    clean_new: bool,
 ) -> None:
     from monitor.evaluation.shift import ShiftPlan
     from monitor.evaluation.shift_images import CORRUPTIONS, SEVERITIES
@@ -357,7 +364,8 @@ def _shift(
         "known": changes["initial"],
         "new": increments[0] if increments else None,
         "budgets": changes["budgets"],
-        "clean_new": clean_new,
+        "clean_new": changes["clean_new"],
+        "feeds": changes["feeds"],
     }
     folder = out / path.stem
     records = run_shift(
@@ -371,7 +379,7 @@ def _shift(
         backbone=backbones[0] if backbones else DEFAULT_BACKBONE,
         progress=lambda text: click.echo(text, err=True),
     )
-    for table in write_shift_report(records, folder, clean_new=clean_new):
+    for table in write_shift_report(records, folder, clean_new=changes["clean_new"]):
         click.echo(f"{table.title}\n\n{table.markdown()}\n")
     click.echo(f"Wrote {folder / 'shift.json'} and {folder / 'shift.md'}.")
 

@@ -77,6 +77,8 @@ class ClassOutcome:
     """While it was unknown: its images that were called novel."""
     false_novel: Share
     """While it was known: its images that were called novel all the same (clean lens only)."""
+    settled_novel: Share
+    """While it was known: its images that were settled as new or undecided (clean lens only)."""
     settled_new: Share
     """While it was unknown: its images that were settled as new."""
     recognised: Share
@@ -221,6 +223,7 @@ def _class(
         answers=sum(answer == label for answer in answers),
         recall=_share([j.novel for j in its if j.truly_novel]),
         false_novel=_share([j.novel for j in known]),
+        settled_novel=_share([j.settled in (NEW, UNDECIDED) for j in known]),
         settled_new=_share([j.settled == NEW for j in its if j.truly_novel]),
         recognised=_share([j.right_class for j in known if not j.novel]),
     )

@@ -136,6 +136,7 @@ def to_dict(played: Played) -> dict[str, Any]:
                 "settled_new_while_unknown": c.settled_new.value,
                 "false_novel_while_known": c.false_novel.value,
                 "images_while_known": c.false_novel.whole,
+                "settled_new_or_undecided_while_known": c.settled_novel.value,
                 "recognised": c.recognised.value,
             }
             for c in outcome.classes

@@ -106,7 +106,7 @@ def _digest(plan: ShiftPlan, clean: ShiftedFeatures, per_class: int) -> str:
     digest = hashlib.sha256(json.dumps([asdict(plan), per_class]).encode())
     digest.update(clean.features.tobytes())
     digest.update("\n".join(clean.labels.tolist()).encode())
-    mathematics = Path(monitor.novelty.__path__[0]).glob("*.py")
+    mathematics = Path(monitor.novelty.__path__[0]).rglob("*.py")
     for file in sorted([*mathematics, *Path(__file__).parent.glob("shift*.py")]):
         digest.update(file.read_bytes())
     return digest.hexdigest()

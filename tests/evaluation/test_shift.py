@@ -14,15 +14,17 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from PIL import Image
 
+import monitor.novelty
 from monitor.backbones.backbone import load_backbone
 from monitor.backbones.backbone_spec import BackboneSpec
 from monitor.backbones.engine import open_engine
 from monitor.cli.evaluate import evaluate
 from monitor.evaluation.errors import ShiftError
 from monitor.evaluation.shift import ShiftPlan
-from monitor.evaluation.shift_data import Lottery, seen_through
+from monitor.evaluation.shift_data import Lottery, ShiftedFeatures, seen_through
 from monitor.evaluation.shift_images import CORRUPTIONS, SEVERITIES, corrupted
 from monitor.evaluation.shift_naive import mmd_p_value
+from monitor.evaluation.shift_run import _digest
 from monitor.feed.labelled_dataset import LabelledImage
 from monitor.novelty.drift.source_drift import DriftSettings
 
@@ -142,9 +144,28 @@ def test_the_command_measures_a_corruption(
     assert shifted["false_classes"] == 0
     assert 0 < shifted["labels"] <= DriftSettings().confirm_labels
     assert "shifted like the rest" in (tmp_path / "toy" / "shift.md").read_text()
-    clean = CliRunner().invoke(evaluate, [*arguments, "--clean-new"])
+    pool = next(r for r in records if r["kind"] == "pool" and r["corruption"] == "brightness")
+    assert pool["new_shifted_every_label"] > 0.9, "four colours, told apart in the dark"
+    clean = CliRunner().invoke(evaluate, [*arguments, "--clean-new", "--feeds", "0"])
     assert clean.exit_code == 0, clean.output
     assert "these figures leave out" in (tmp_path / "toy" / "shift.md").read_text()
+    records = json.loads((tmp_path / "toy" / "shift.json").read_text())
+    assert {r["kind"] for r in records if r["corruption"] == "none"} == {"pool"}
+
+
+def test_results_of_other_mathematics_are_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a part of it changes that lies in a folder of its own."""
+    clean = ShiftedFeatures(np.zeros((2, 3), np.float32), np.array(["a", "b"]))
+    monkeypatch.setattr(monitor.novelty, "__path__", [str(tmp_path)])
+    part = tmp_path / "robust" / "graph.py"
+    part.parent.mkdir()
+    digests = []
+    for text in ("k = 1", "k = 2"):
+        part.write_text(text)
+        digests.append(_digest(ShiftPlan(), clean, 120))
+    assert digests[0] != digests[1]
 
 
 def test_shift_needs_images(tmp_path: Path) -> None:
