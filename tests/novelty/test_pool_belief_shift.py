@@ -100,6 +100,22 @@ def test_shifted_samples_are_not_taken_for_new_ones(world: World) -> None:
     assert found[True] >= found[False] - 0.01
 
 
+def test_questions_go_to_what_is_shifted_where_references_speak_for_the_rest(world: World) -> None:
+    """Two thirds clean: asked alike, most questions would go where nobody needs to be asked."""
+    shares = {}
+    for worth in (0.1, 1.0):
+        detector = world.detector(KNOWN, settings=RobustSettings(ask_clean=worth))
+        (clean, names), (dirty, again) = drawn(world, 80), drawn(world, 30, DIRT)
+        pool = np.concatenate([clean, dirty, world.draw(NEW, 40) + DIRT])
+        truth = names + again + [name(NEW)] * 40
+        update = drive(inner_loop(detector, pool, budget=40), truth.__getitem__)
+        assert [d.name for d in update.discoveries] == [name(NEW)]
+        last = np.array(update.rounds[-1].asked)
+        shares[worth] = float((last >= len(clean)).mean())
+    assert shares[0.1] > shares[1.0] + 0.1, shares
+    assert shares[0.1] < 1, "some are still asked about"
+
+
 def test_a_learnt_shift_is_no_longer_news_but_a_new_class_is(
     world: World, detector: Detector
 ) -> None:

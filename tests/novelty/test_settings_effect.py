@@ -83,6 +83,7 @@ ROBUST: dict[str, Any] = BOTH | {
     "mind_shift": False,
     "shift_agreement": 1.0,
     "shift_own": 1,
+    "shift_lessons": 1,
     "second_opinion": False,
     "sure": 1.0,
     "shrinkage": 0.9,
@@ -198,7 +199,7 @@ def test_every_number_of_robust(number: str) -> None:
         return  # groups with tests of their own
     if number in AFTERWARDS:
         return
-    if number in ("shift_few", "quiet_shifted"):
+    if number in ("shift_few", "quiet_shifted", "ask_clean"):
         return  # test_pool_belief_shift.py: they take a pool of their own
     change = False if number == "squared" else ROBUST[number]
 

@@ -218,10 +218,27 @@ def pool_posterior(detector: Detector, pool: Floats, answers: PoolAnswers) -> Cl
 
 
 def posterior(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers) -> ClassPosterior:
-    """From what the answers so far say."""
+    """From what the answers so far say.
+
+    Where they tell of a shift, no reference speaks for shifted samples: there the discriminant is
+    taught several times, each time by what it said together with the shares.
+    """
+    assert now.shares is not None
+    count = len(placed.detector.classes)
+    found = now.shares
+    for _ in range(placed.settings.shift_lessons if now.moved else 1):
+        found = _posterior_of(placed, now, answers, found)
+    near = nearest_labelled(placed, now, answers)
+    return ClassPosterior(found.astype(np.float32), count, now.known - count, now.names, near)
+
+
+def _posterior_of(
+    placed: PlacedPool, now: PoolBelief, answers: PoolAnswers, shares: np.ndarray
+) -> np.ndarray:
+    """The shares that spreading brought, and a discriminant that was taught by ``shares``."""
     assert now.shares is not None
     settings, count = placed.settings, len(placed.detector.classes)
-    lessons = pool_lessons(now, answers, count, pseudo_labels=settings.pseudo_labels)
+    lessons = pool_lessons(shares, answers, count, pseudo_labels=settings.pseudo_labels)
     taught = lessons.sum(axis=1) > 0
     held = np.eye(lessons.shape[1])[placed.detector.references.classes]
     points = np.concatenate(
@@ -236,12 +253,11 @@ def posterior(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers) -> Clas
     )
     values = placed.pool @ opinion.weights + opinion.bias
     logs = np.log(now.shares + settings.share_floor) + settings.opinion_weight * values
-    found = np.exp(logs - logs.max(axis=1, keepdims=True))
+    found: np.ndarray = np.exp(logs - logs.max(axis=1, keepdims=True))
     found /= found.sum(axis=1, keepdims=True)
     told = list(answers.told)
     found[told] = now.shares[told]
-    near = nearest_labelled(placed, now, answers)
-    return ClassPosterior(found.astype(np.float32), count, now.known - count, now.names, near)
+    return found
 
 
 def nearest_labelled(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers) -> dict[int, int]:
@@ -266,20 +282,19 @@ def nearest_labelled(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers) 
 
 
 def pool_lessons(
-    now: PoolBelief, answers: PoolAnswers, known: int, *, pseudo_labels: bool
+    shares: np.ndarray, answers: PoolAnswers, known: int, *, pseudo_labels: bool
 ) -> np.ndarray:
     """The shares that a discriminant may learn from.
 
     Of the known classes, only references and people's answers teach: a new sample mistaken for a
     known one would teach the opposite. Shifted classes have no references and must be guessed.
     """
-    assert now.shares is not None
-    lessons = np.zeros(now.shares.shape)
+    lessons = np.zeros(shares.shape)
     if pseudo_labels:
-        guessed = answers.unasked(len(now.shares))
-        lessons[guessed, known:] = now.shares[guessed, known:]
+        guessed = answers.unasked(len(shares))
+        lessons[guessed, known:] = shares[guessed, known:]
     told = list(answers.told)
-    lessons[told] = now.shares[told]
+    lessons[told] = shares[told]
     return lessons
 
 

@@ -92,12 +92,24 @@ class GraphLabeller:
             return chosen
         everywhere = now.names and number >= settings.everywhere_from
         first = to_confirm(self.placed, now, answers, int(np.ceil(settings.ask_confirm * count)))
-        weights = np.ones(len(free)) if everywhere else now.views.worth
+        weights = self._everywhere(now) if everywhere else now.views.worth
         asked = np.concatenate([answers.asked, first])
         rest = self.placed.graph.peaks(
             weights, count - len(first), asked=asked, dimming=settings.dimming
         )
         return np.concatenate([first, rest])
+
+    def _everywhere(self, now: PoolBelief) -> np.ndarray:
+        """How much a question about each sample is worth, wherever nobody has been asked.
+
+        Alike, unless answers tell of a shift: references speak for what looks like them, and for
+        shifted samples only answers do.
+        """
+        if not now.moved or now.shares is None:
+            return np.ones(len(self.placed.pool))
+        clean = now.shares[:, : len(self.placed.detector.classes)].sum(axis=1)
+        worth: np.ndarray = np.maximum(1 - clean, self.placed.settings.ask_clean)
+        return worth
 
     def conclude(self, answers: PoolAnswers) -> LoopResult:
         """Pseudo-labels of the surest samples, and the final score."""
@@ -107,7 +119,9 @@ class GraphLabeller:
         now = believed(placed, self.first, answers)
         assert now.shares is not None
         count = len(placed.detector.classes)
-        lessons = pool_lessons(now, answers, count, pseudo_labels=settings.pseudo_labels)
+        found = posterior(placed, now, answers)
+        shares = found.probabilities if now.moved else now.shares
+        lessons = pool_lessons(shares, answers, count, pseudo_labels=settings.pseudo_labels)
         guessed = answers.unasked(len(now.shares))
         known = np.where(guessed, now.shares[:, : now.known].sum(axis=1), 0.0)
         groups = [
@@ -120,7 +134,7 @@ class GraphLabeller:
         score = TwoOpinions.fit(now.classes, placed.space, taught, settings)
         pseudo: tuple[PseudoLabel, ...] = ()
         if settings.pseudo_labels:
-            pseudo = _pseudo_labels(posterior(placed, now, answers), answers, settings)
+            pseudo = _pseudo_labels(found, answers, settings)
         return LoopResult(score, pseudo, confirmed_names(placed, now, answers))
 
 

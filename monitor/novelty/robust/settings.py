@@ -185,6 +185,14 @@ class RobustSettings(MethodSettings):
         "Earlier they would miss the classes that stand out.",
         low=1,
     )
+    ask_clean: float = setting(
+        0.1,
+        "In a pool with a shift, what a question about an image that references explain is worth at "
+        "least, beside one about a shifted image. At 1 most questions that go everywhere go to what "
+        "is not shifted; at 0 nothing new that resembles a clean class is found beside a shift.",
+        low=0.0,
+        high=1.0,
+    )
     dimming: float = setting(
         50.0,
         "How strongly a question dims its surroundings for the next ones. An edge carries about a "
@@ -343,6 +351,12 @@ class RobustSettings(MethodSettings):
         "Of so few classes no cosine can be told from chance: they agree unless they point apart, "
         "since a needless shift costs a point of AUROC and a missed one up to forty.",
         low=2,
+    )
+    shift_lessons: int = setting(
+        3,
+        "How often the discriminant is taught in a shifted pool, from the second time on by its own "
+        "posterior. Once costs half a point of AUROC there; more often changes nothing.",
+        low=1,
     )
     shift_own: int = setting(
         20,
