@@ -23,8 +23,8 @@ _WATCHES = ("ours", "mean score", "KS per pool", "MMD per pool")
 
 _HOW_TO_READ = (
     "Pools hold known, shifted known and new samples; AUROC, in percent, is on samples that the "
-    "inner loop has not seen. Beside it are a linear discriminant that was given every label of the "
-    "shifted source in that pool, which is what the features allow, and S⁰, the score without "
+    "inner loop has not seen. Beside it are a linear discriminant that was given every label of "
+    "the shifted source in that pool, which is what the features allow, and S⁰, the score without "
     "answers. Told at pool is the "
     "median number of pools after the shift began until drift was told, with the share of runs "
     "in which it was told at all. False novel is the share of shifted known samples above "

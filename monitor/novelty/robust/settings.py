@@ -187,9 +187,9 @@ class RobustSettings(MethodSettings):
     )
     ask_clean: float = setting(
         0.1,
-        "In a pool with a shift, what a question about an image that references explain is worth at "
-        "least, beside one about a shifted image. At 1 most questions that go everywhere go to what "
-        "is not shifted; at 0 nothing new that resembles a clean class is found beside a shift.",
+        "In a shifted pool, the least worth of a question about an image that references explain, "
+        "beside 1 for a shifted one. At 1 most questions that go everywhere go to what is not "
+        "shifted; at 0 nothing new that resembles a clean class is found beside a shift.",
         low=0.0,
         high=1.0,
     )
@@ -354,8 +354,8 @@ class RobustSettings(MethodSettings):
     )
     shift_lessons: int = setting(
         3,
-        "How often the discriminant is taught in a shifted pool, from the second time on by its own "
-        "posterior. Once costs half a point of AUROC there; more often changes nothing.",
+        "How often the discriminant is taught in a shifted pool, after the first time by its own "
+        "posterior. Once costs up to a point of AUROC there, a fourth time brings 0.1.",
         low=1,
     )
     shift_own: int = setting(
