@@ -94,6 +94,15 @@ def test_verdicts_are_measured_against_the_version_that_gave_them(played: Played
     assert played.outcome.precision == Share(sum(j.truly_novel for j in clean), len(clean))
 
 
+def test_both_kinds_of_verdict_are_told_of_learnt_classes(played: Played) -> None:
+    for found in played.outcome.classes:
+        its = [j for j in played.outcome.judgements if j.label == found.label and not j.dirty]
+        known = [j for j in its if not j.truly_novel]
+        assert found.false_novel == Share(sum(j.novel for j in known), len(known))
+        odd = sum(j.settled in ("new", "undecided") for j in known)
+        assert found.settled_novel == Share(odd, len(known))
+
+
 def test_a_class_is_found_after_it_appeared(played: Played) -> None:
     for found in played.outcome.classes:
         if found.arrived_at is not None and found.found_at is not None:

@@ -17,6 +17,7 @@ from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.inner_loop import drive, inner_loop
 from monitor.novelty.labeller import PoolAnswers
 from monitor.novelty.pool_graph import PoolSpace
+from monitor.novelty.robust.class_posterior import ClassPosterior, pool_posterior
 from monitor.novelty.robust.graph_labeller import GraphLabeller
 from monitor.novelty.robust.pool_belief import shifted_answers, with_shifted_classes
 from monitor.novelty.robust.settings import RobustSettings
@@ -114,6 +115,36 @@ def test_questions_go_to_what_is_shifted_where_references_speak_for_the_rest(wor
         shares[worth] = float((last >= len(clean)).mean())
     assert shares[0.1] > shares[1.0] + 0.1, shares
     assert shares[0.1] < 1, "some are still asked about"
+
+
+def settled(world: World, dirt: Floats | float, lessons: int) -> tuple[ClassPosterior, list[str]]:
+    """A pool with something new and one answer in eight, settled after so many lessons."""
+    settings = RobustSettings(shift_lessons=lessons)
+    detector = world.detector(KNOWN, settings=settings)
+    known, names = drawn(world, 40, dirt)
+    pool = np.concatenate([known, world.draw(NEW, 40) + dirt]).astype(np.float32)
+    truth = [*names, *[name(NEW)] * 40]
+    told = range(0, len(pool), 8)
+    answers = PoolAnswers.none(detector).plus(told, [truth[i] for i in told])
+    return pool_posterior(detector, pool, answers), truth
+
+
+@pytest.mark.parametrize("lessons", [1, 3, 6])
+def test_lessons_change_no_answer_and_leave_probabilities(lessons: int) -> None:
+    found, truth = settled(World(classes=8, seed=2), DIRT, lessons)
+    assert found.shifted == KNOWN
+    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0, atol=1e-5)
+    columns = [f"class-{i % KNOWN}" for i in range(2 * KNOWN)] + list(found.names)
+    said = [columns[found.probabilities[i].argmax()] for i in range(0, len(truth), 8)]
+    assert said == truth[::8]
+    is_new = np.array(truth) == name(NEW)
+    assert auroc(found.new[is_new], found.new[~is_new]) > 0.97
+
+
+def test_without_a_shift_nothing_is_taught_twice() -> None:
+    once, often = (settled(World(classes=8, seed=2), 0.0, lessons)[0] for lessons in (1, 6))
+    assert once.shifted == often.shifted == 0
+    np.testing.assert_array_equal(once.probabilities, often.probabilities)
 
 
 def test_a_learnt_shift_is_no_longer_news_but_a_new_class_is(
