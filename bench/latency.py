@@ -94,13 +94,15 @@ def main() -> None:
         feeder = Feeder(folder / "feed", state, given.files, given.rows, pause)
         feeder.start()
         run(config, open_engine=engine, listener=_say)
-        waits = sorted(_waits(state, feeder.landed))
+        seen, waits = (sorted(found) for found in zip(*_waits(state, feeder.landed), strict=True))
     assert len(waits) == given.files, f"{given.files - len(waits)} files have no verdict"
     median, late = waits[len(waits) // 2], waits[int(0.95 * len(waits))]
     print(
         f"{given.files} files of {given.rows} images, one every {pause:g} s, beside {given.old:,} "
         f"that are done: first verdict after "
-        f"{median:.2f} s (median), {late:.2f} s (95%), {waits[-1]:.2f} s (slowest)"
+        f"{median:.2f} s (median), {late:.2f} s (95%), {waits[-1]:.2f} s (slowest); "
+        f"seen after {seen[len(seen) // 2]:.2f} s (median), "
+        f"{seen[int(0.95 * len(seen))]:.2f} s (95%)"
     )
 
 
@@ -123,15 +125,19 @@ def _say(told: MonitorMessage) -> None:
     print(told.text, flush=True)
 
 
-def _waits(state: Path, landed: dict[str, datetime]) -> list[float]:
+def _waits(state: Path, landed: dict[str, datetime]) -> list[tuple[float, ...]]:
+    """Seconds until each file was in the ledger, and until its first verdict."""
     with Store.open(state) as store, store.reading() as tx:
         rows = tx.connection.execute(
-            select(files.c.path, func.min(batches.c.settled_at))
+            select(files.c.path, files.c.first_seen_at, func.min(batches.c.settled_at))
             .join(batches, batches.c.file_id == files.c.id)
             .where(batches.c.settled_at.is_not(None))
-            .group_by(files.c.path)
+            .group_by(files.c.path, files.c.first_seen_at)
         ).all()
-    return [(first - landed[Path(path).name]).total_seconds() for path, first in rows]
+    return [
+        tuple((moment - landed[Path(path).name]).total_seconds() for moment in moments)
+        for path, *moments in rows
+    ]
 
 
 if __name__ == "__main__":

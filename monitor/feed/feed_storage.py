@@ -193,18 +193,7 @@ class FeedStorage:
     def survey(self, suffixes: tuple[str, ...] = SUFFIXES) -> Survey:
         """The files, and what bears the name of one and is not taken in."""
         with storage_errors(self.location):
-            kind = self.filesystem.get_file_info(self.root).type
-            if kind == fs.FileType.NotFound:
-                raise SourceMissing(
-                    f"{self.location}: no such folder; create or mount it, or correct feed.path "
-                    "in ray_config.yaml"
-                )
-            if kind == fs.FileType.File:
-                raise SourceError(
-                    f"{self.location}: is a file, where a feed is a folder; name the folder that "
-                    "holds it"
-                )
-            entries = tuple(self._local(suffixes) if self.is_local else self._remote(suffixes))
+            entries = tuple(self.entries(suffixes))
         files = [entry for entry in entries if isinstance(entry, FeedFile)]
         refused = [entry for entry in entries if isinstance(entry, str)]
         return Survey(tuple(sorted(files, key=attrgetter("path"))), tuple(sorted(refused)))
@@ -215,6 +204,21 @@ class FeedStorage:
             return bool(self.filesystem.get_file_info(self.root).type == fs.FileType.Directory)
         except (OSError, pa.ArrowException):
             return False
+
+    def entries(self, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[FeedFile | str]:
+        """The files and the sentences of a survey one by one, in no order."""
+        kind = self.filesystem.get_file_info(self.root).type
+        if kind == fs.FileType.NotFound:
+            raise SourceMissing(
+                f"{self.location}: no such folder; create or mount it, or correct feed.path "
+                "in ray_config.yaml"
+            )
+        if kind == fs.FileType.File:
+            raise SourceError(
+                f"{self.location}: is a file, where a feed is a folder; name the folder that "
+                "holds it"
+            )
+        yield from self._local(suffixes) if self.is_local else self._remote(suffixes)
 
     @property
     def is_local(self) -> bool:

@@ -4,7 +4,8 @@ A full listing is the truth, and takes longer the more files there are. Between 
 folder tells cheaply whether anything came: its own time changes with each new or renamed file.
 Only then are its names read, and only what is new among them, or was still being written a moment
 ago, is looked at. What such a glance cannot see (an old file that was overwritten, a network
-folder whose times lag) the next full listing shows. Buckets are always listed in full.
+folder whose times lag) the next full listing shows; it is made piece by piece between glances, so
+that no new file waits for it. Buckets are always listed in full.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from monitor.feed.errors import SourceMissing
 from monitor.feed.feed_storage import (
@@ -30,6 +32,10 @@ from monitor.plain_text import path_problem
 
 #: Looking at the feed takes at most this share of the time.
 SHARE = 0.1
+#: A full listing of a local folder, which only shows what glances cannot, takes this share of it.
+LISTING_SHARE = 0.02
+#: How long a glance waits for a piece of a full listing.
+PIECE_SECONDS = 0.01
 #: How often a local folder is glanced at: a fifth of what people notice.
 GLANCE_SECONDS = 0.1
 #: A file that was written to so lately may not be finished: it is looked at again.
@@ -66,6 +72,36 @@ class _Folder:
 _UNREAD = _Folder(frozenset(), modified_ns=0, read_at=0.0)
 
 
+class _Listing:
+    """A full listing of a local folder that is made in pieces, while glances go on."""
+
+    def __init__(self, source: FeedStorage) -> None:
+        self._entries = source.entries()
+        self._files: dict[str, FeedFile] = {}
+        self._later: dict[str, FeedFile] = {}
+        self._refused: list[str] = []
+        self.seconds = 0.0
+
+    def go_on(self) -> Sight | None:
+        """List for a moment; the whole once it is there."""
+        began = time.monotonic()
+        for number, entry in enumerate(self._entries):
+            if isinstance(entry, FeedFile):
+                self._files[entry.path] = entry
+            else:
+                self._refused.append(entry)
+            if number % 32 == 31 and time.monotonic() - began > PIECE_SECONDS:
+                self.seconds += time.monotonic() - began
+                return None
+        self.seconds += time.monotonic() - began
+        files = sorted((self._files | self._later).values(), key=attrgetter("path"))
+        return Sight(tuple(files), is_whole=True, refused=tuple(sorted(self._refused)))
+
+    def correct(self, files: Sequence[FeedFile]) -> None:
+        """What glances saw since is newer than what was listed."""
+        self._later.update((file.path, file) for file in files)
+
+
 class FeedWatch:
     """Looks at a feed again and again, and says when to look next.
 
@@ -88,8 +124,8 @@ class FeedWatch:
         self._is_local = source.is_local
         self._folders: dict[str, _Folder] = {}
         self._young: dict[str, FeedFile] = {}
-        self._whole_due = -float("inf")
-        self._due = -float("inf")
+        self._listing: _Listing | None = None
+        self._listing_due = self._due = -float("inf")
 
     @property
     def is_due(self) -> bool:
@@ -98,21 +134,34 @@ class FeedWatch:
     def look(self) -> Sight:
         """List the feed if that is due, else glance at what has changed."""
         began = time.monotonic()
-        whole = not self._is_local or began >= self._whole_due
-        sight = self._list() if whole else self._glance()
-        ended = time.monotonic()
-        pause = (ended - began) / SHARE
-        if whole:
-            self._whole_due = ended + max(self._seconds, pause)
+        if not self._folders:
+            sight = self._list()
+            ended = time.monotonic()
+            pause = max(self._seconds, (ended - began) / SHARE)
             # In a local folder a long listing does not keep the next glance waiting.
-            self._due = ended + GLANCE_SECONDS if self._is_local else self._whole_due
-        else:
-            self._due = ended + max(GLANCE_SECONDS, pause)
+            self._due = ended + (GLANCE_SECONDS if self._is_local else pause)
+            self._listing_due = ended + pause
+            return sight
+        sight = self._glance()
+        glanced = time.monotonic()
+        if self._listing is None and began >= self._listing_due:
+            self._listing = _Listing(self._source)
+        if self._listing is not None:
+            self._listing.correct(sight.files)
+            with storage_errors(self._source.location):
+                whole = self._listing.go_on()
+            if whole is not None:
+                pause = max(self._seconds, self._listing.seconds / LISTING_SHARE)
+                self._listing, self._listing_due = None, time.monotonic() + pause
+                self._mind_listed(whole.files)
+                sight = whole
+        self._due = time.monotonic() + max(GLANCE_SECONDS, (glanced - began) / SHARE)
         return sight
 
     def postpone(self, seconds: float) -> None:
-        """After a storage that did not answer."""
-        self._due = self._whole_due = time.monotonic() + seconds
+        """After a storage that did not answer: what was known of its folders may not be so."""
+        self._folders, self._listing = {}, None
+        self._due = time.monotonic() + seconds
 
     def _list(self) -> Sight:
         if self._is_local:
@@ -122,6 +171,14 @@ class FeedWatch:
         self._young = {}
         self._mind(found.files)
         return Sight(found.files, is_whole=True, refused=found.refused)
+
+    def _mind_listed(self, files: Sequence[FeedFile]) -> None:
+        """Files and folders that no glance has shown, where the times of folders lag."""
+        self._mind(files)
+        folders = {os.path.dirname(file.path) for file in files}
+        for folder in folders:
+            place = os.path.join(self._source.root, folder) if folder else self._source.root
+            self._folders.setdefault(place, _UNREAD)
 
     def _walk(self, folder: str) -> Iterator[tuple[str, _Folder]]:
         """The names of a folder and of all below it; links to folders are not followed."""

@@ -179,3 +179,24 @@ def test_a_folder_that_vanishes_is_noticed_at_once_and_looked_at_anew(tmp_path: 
     again = watch.look()
     assert again.is_whole
     assert [file.path for file in again.files] == ["a.parquet"]
+
+
+def test_new_files_do_not_wait_for_a_long_listing(
+    feed: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "PIECE_SECONDS", 0.0)
+    for number in range(100):
+        touch(feed / f"{number:03d}.parquet", age=3600)
+    watch = FeedWatch(FeedStorage.at(feed), seconds=1e-9, clock=clock)
+    watch.look()
+    assert not watch.look().is_whole  # a listing has begun
+    touch(feed / "new.parquet")
+    sight = watch.look()
+    assert (names(sight), sight.is_whole) == (["new.parquet"], False)
+    touch(feed / "new.parquet", size=9)
+    seen = list(watch.look().files)
+    while not (sight := watch.look()).is_whole:
+        seen += sight.files
+    assert [(file.path, file.size) for file in seen] == [("new.parquet", 9)]
+    # The listing may have met the file before it grew: what a glance saw since is what it shows.
+    assert sight.files == FeedStorage.at(feed).list()
