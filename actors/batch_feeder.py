@@ -126,6 +126,13 @@ class BatchFeeder:
 
     # -- the feed ---------------------------------------------------------------------------
 
+    @property
+    def seconds_until_look(self) -> float:
+        """Until the feed is to be looked at again, or a look under way may be over."""
+        if self._listing is not None:
+            return 4 * LISTING_WAIT_SECONDS
+        return float("inf") if self._once and self._has_listed else self._watch.seconds_until_due
+
     def take_in(self) -> None:
         """List the feed now and then, in the background; enter and plan what is new."""
         if self._listing is None and self._watch.is_due and not (self._once and self._has_listed):

@@ -114,7 +114,7 @@ class Coordinator:
             self._feeder.take_in()
             self._feeder.hand_out()
         self._read_store()
-        for done in self._workers.wait(TURN_SECONDS if self._is_waiting() else 0.0):
+        for done in self._workers.wait(self._patience() if self._is_waiting() else 0.0):
             self._receive(done)
         self._score()
         self._advance_pools()
@@ -139,6 +139,12 @@ class Coordinator:
         if self._pools_are_due:
             return False
         return self._is_held() or next(self._in_flight.front(Stage.SCORED), None) is None
+
+    def _patience(self) -> float:
+        """How long to wait: no longer than until the feed is to be looked at."""
+        if self._stopping is not None:
+            return TURN_SECONDS
+        return min(TURN_SECONDS, self._feeder.seconds_until_look)
 
     def _is_held(self) -> bool:
         return self._lockstep and not self._pools_are_idle

@@ -36,8 +36,10 @@ SHARE = 0.1
 LISTING_SHARE = 0.02
 #: How long a glance waits for a piece of a full listing.
 PIECE_SECONDS = 0.01
-#: How often a local folder is glanced at: a fifth of what people notice.
-GLANCE_SECONDS = 0.1
+#: How often a local folder is glanced at: a glance at one that did not change is one call.
+GLANCE_SECONDS = 0.05
+#: Glances at a large folder to which files are added all the time take at most this share.
+GLANCE_SHARE = 0.2
 #: A file that was written to so lately may not be finished: it is looked at again.
 YOUNG_SECONDS = 60.0
 #: So many of them at most: after a bulk copy all are young, and the listing will do.
@@ -131,6 +133,10 @@ class FeedWatch:
     def is_due(self) -> bool:
         return time.monotonic() >= self._due
 
+    @property
+    def seconds_until_due(self) -> float:
+        return max(0.0, self._due - time.monotonic())
+
     def look(self) -> Sight:
         """List the feed if that is due, else glance at what has changed."""
         began = time.monotonic()
@@ -155,7 +161,7 @@ class FeedWatch:
                 self._listing, self._listing_due = None, time.monotonic() + pause
                 self._mind_listed(whole.files)
                 sight = whole
-        self._due = time.monotonic() + max(GLANCE_SECONDS, (glanced - began) / SHARE)
+        self._due = time.monotonic() + max(GLANCE_SECONDS, (glanced - began) / GLANCE_SHARE)
         return sight
 
     def postpone(self, seconds: float) -> None:
