@@ -181,18 +181,21 @@ def name_of(source: int) -> str:
 
 def remember(store: Store, sources: int) -> None:
     """The totals that sources leave behind after some weeks: ten counters and a note each."""
+    names = [name_of(number) for number in range(sources)]
     with store.transaction() as tx:
-        for source in map(name_of, range(sources)):
-            tx.counters.add(
-                [
-                    Count("images", source, "known", 1000.0),
-                    Count("above", source, "", 20.0),
-                    Count("expected_above", source, "", 20.0),
-                    Count("score_ratio_sum", source, "", 700.0),
-                    *(Count("score_ratio", source, label, 100.0) for label in LABELS[:6]),
-                ]
+        tx.counters.add(
+            count
+            for source in names
+            for count in (
+                Count("images", source, "known", 1000.0),
+                Count("above", source, "", 20.0),
+                Count("expected_above", source, "", 20.0),
+                Count("score_ratio_sum", source, "", 700.0),
+                *(Count("score_ratio", source, label, 100.0) for label in LABELS[:6]),
             )
-            tx.notes.set("source", source, {"last_captured_at": NOON.isoformat()})
+        )
+        note = {"last_captured_at": NOON.isoformat()}
+        tx.notes.set_many("source", dict.fromkeys(names, note))
 
 
 def make_feed(folder: Path, files: int, rows: int) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from monitor.images.image_identity import image_key
 from monitor.store.atomic_files import Folder
 from monitor.store.errors import BatchMismatch
 from monitor.store.ledger import BatchOutcome
-from monitor.store.output_files import DUPLICATE, NOVEL, REJECTED, VERDICTS, checked, table
+from monitor.store.output_files import DUPLICATE, KNOWN, NOVEL, REJECTED, VERDICTS, checked, table
 from monitor.store.records import Batch, Count
 from monitor.store.shared_names import BATCHES, IMAGES, REJECTIONS
 from monitor.store.spooled_features import SpooledFeatures, loaded
@@ -25,25 +26,44 @@ BORDERS = (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
 LABELS = (*(f"{border:g}" for border in BORDERS), "+Inf")
 
 
-def score_counts(verdicts: pa.Table, exceedance: float) -> Iterator[Count]:
-    """The histogram of some verdicts, and how many lie above T_inner and were expected to."""
+#: A counter: its name, source and label.
+CounterKey = tuple[str, str, str]
+
+
+def verdict_totals(verdicts: pa.Table, exceedance: float | None) -> dict[CounterKey, float]:
+    """Images by source and verdict; with ``exceedance`` also how their scores lie.
+
+    That is the histogram, and how many lie above T_inner and were expected to. Nothing is said of
+    what is zero: thousands of sources may be named in one commit.
+    """
     sources = verdicts.column("source_id").combine_chunks().dictionary_encode()
     names = sources.dictionary.to_pylist()
     index = sources.indices.to_numpy(zero_copy_only=False)
-    ratio = verdicts.column("score_ratio").to_numpy()
     novel = pc.equal(verdicts.column("verdict"), NOVEL).to_numpy()
+    images = np.bincount(index, minlength=len(names))
+    above = np.bincount(index[novel], minlength=len(names))
+    found = _by_source("images", KNOWN, names, images - above)
+    found |= _by_source("images", NOVEL, names, above)
+    if exceedance is None:
+        return found
+    ratio = verdicts.column("score_ratio").to_numpy()
+    found |= _by_source("above", "", names, above)
+    found |= _by_source("expected_above", "", names, exceedance * images)
+    found |= _by_source("score_ratio_sum", "", names, np.bincount(index, ratio, len(names)))
     bins = np.searchsorted(BORDERS, ratio, side="left")
-    width = len(LABELS)
-    above, sums = (np.bincount(index, by, len(names)).tolist() for by in (novel, ratio))
-    expected = (exceedance * np.bincount(index, minlength=len(names))).tolist()
-    for position, source in enumerate(names):
-        yield Count("above", source, "", above[position])
-        yield Count("expected_above", source, "", expected[position])
-        yield Count("score_ratio_sum", source, "", sums[position])
-    filled = np.bincount(index * width + bins, minlength=len(names) * width)
-    for cell in np.flatnonzero(filled).tolist():
-        source, label = names[cell // width], LABELS[cell % width]
-        yield Count("score_ratio", source, label, float(filled[cell]))
+    for which in np.unique(bins).tolist():
+        counts = np.bincount(index[bins == which], minlength=len(names))
+        found |= _by_source("score_ratio", LABELS[which], names, counts)
+    return found
+
+
+def _by_source(
+    name: str, label: str, sources: list[str], values: np.ndarray[Any, Any]
+) -> dict[CounterKey, float]:
+    positions = np.flatnonzero(values)
+    amounts = values[positions].astype(float).tolist()
+    named = ((name, sources[position], label) for position in positions.tolist())
+    return dict(zip(named, amounts, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +96,7 @@ class PlannedCommit:
     outcome: BatchOutcome
     digests: tuple[bytes, ...]
     counts: tuple[Count, ...]
+    """But for those of its verdicts (:func:`counter_totals`)."""
     outdated: str | None = None
     """Staged features that hold duplicates; those without them are in memory."""
 
@@ -157,19 +178,14 @@ def _plan(
         digests = [digest for digest, kept in zip(digests, keep, strict=True) if kept]
     staged = scored.features.temporary if isinstance(scored.features, SpooledFeatures) else None
     unique = _without_duplicates(loaded(folder, scored), keep, details) if details else scored
-    words = unique.verdicts.column("verdict").to_pylist()
-    novel = words.count(NOVEL)
+    novel = pc.sum(pc.equal(unique.verdicts.column("verdict"), NOVEL)).as_py() or 0
     duplicates = unique.rejected.slice(scored.rejected.num_rows).column("source_id").to_pylist()
-    images = Counter(zip(unique.verdicts.column("source_id").to_pylist(), words, strict=True))
-    images.update((source, DUPLICATE) for source in duplicates)
-    rate = scored.exceedance
-    scores = () if rate is None else score_counts(unique.verdicts, rate)
     return PlannedCommit(
         scored=unique,
         outcome=BatchOutcome(
             batch=batch,
             detector_version=scored.detector_version,
-            known=len(words) - novel,
+            known=unique.verdicts.num_rows - novel,
             novel=novel,
             rejected=scored.rejected.num_rows,
             duplicates=len(duplicates),
@@ -177,13 +193,25 @@ def _plan(
         digests=tuple(digests),
         counts=(
             Count(BATCHES, "", "done", 1),
-            *(Count(IMAGES, source, word, number) for (source, word), number in images.items()),
+            *(Count(IMAGES, source, DUPLICATE, n) for source, n in Counter(duplicates).items()),
             *_reasons(scored.rejected),
             *scored.counts,
-            *scores,
         ),
         outdated=staged if details else None,
     )
+
+
+def counter_totals(plans: Sequence[PlannedCommit]) -> dict[CounterKey, float]:
+    """By how much the counters rise with all of these batches: one step for each counter."""
+    totals: dict[CounterKey, float] = {}
+    for rate in {plan.scored.exceedance for plan in plans}:
+        verdicts = [plan.scored.verdicts for plan in plans if plan.scored.exceedance == rate]
+        for key, value in verdict_totals(pa.concat_tables(verdicts), rate).items():
+            totals[key] = totals.get(key, 0.0) + value
+    for step in (count for plan in plans for count in plan.counts):
+        key = (step.name, step.source, step.label)
+        totals[key] = totals.get(key, 0.0) + step.value
+    return totals
 
 
 def _without_duplicates(

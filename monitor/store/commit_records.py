@@ -7,16 +7,20 @@ hour and in the second year.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import bindparam, delete, func, insert, select
 
+from monitor.images.image_identity import KEY_BYTES
 from monitor.store.records import OutputFile
 from monitor.store.tables import Repository, chunks, outputs, seen
 
 _LOOKUP = select(seen.c.digest, seen.c.batch_id).where(
     seen.c.digest.in_(bindparam("digests", expanding=True))
 )
+#: One of many digests that are passed as one value: the driver is slow to write arrays.
+_NTH = f"substring(%s::bytea FROM ({KEY_BYTES} * (nth - 1) + 1)::int FOR {KEY_BYTES})"
 
 
 class SeenImages(Repository):
@@ -25,6 +29,14 @@ class SeenImages(Repository):
     def lookup(self, digests: Iterable[bytes]) -> dict[bytes, int]:
         """Those that are known, with the batch that brought them."""
         found: dict[bytes, int] = {}
+        if self._connection.dialect.name != "sqlite":
+            joined = b"".join(wanted := sorted(digests))
+            some = f"SELECT {_NTH} FROM generate_series(1, %s) AS given (nth)"
+            known = self._connection.exec_driver_sql(
+                f"SELECT digest, batch_id FROM seen WHERE digest IN ({some})",
+                (joined, len(wanted)),
+            )
+            return {bytes(digest): int(batch) for digest, batch in known}
         for piece in chunks(digests):
             rows = self._connection.execute(_LOOKUP, {"digests": piece})
             found.update({bytes(digest): int(batch) for digest, batch in rows})
@@ -44,9 +56,12 @@ class SeenImages(Repository):
             if self._connection.dialect.name == "sqlite":
                 self._connection.exec_driver_sql(f"{into} VALUES (?, ?)", rows)
             else:
-                columns = tuple(map(list, zip(*rows, strict=True)))
-                several = "SELECT * FROM unnest(%s::bytea[], %s::bigint[])"
-                self._connection.exec_driver_sql(f"{into} {several}", columns)
+                joined = b"".join(digest for digest, _ in rows)
+                numbers = json.dumps([number for _, number in rows])
+                given = "json_array_elements_text(%s::json) WITH ORDINALITY AS given (batch, nth)"
+                self._connection.exec_driver_sql(
+                    f"{into} SELECT {_NTH}, batch::bigint FROM {given}", (joined, numbers)
+                )
 
     def count(self) -> int:
         return int(self._connection.execute(select(func.count()).select_from(seen)).scalar_one())

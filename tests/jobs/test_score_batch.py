@@ -13,7 +13,7 @@ from monitor.images.image_stats import STATS as NAMES
 from monitor.images.reject_reasons import Reason
 from monitor.jobs.score_batch import EmbeddedBatch, score_batch
 from monitor.novelty.detector import Detector
-from monitor.store.batch_commit_plan import score_counts
+from monitor.store.batch_commit_plan import verdict_totals
 from monitor.store.output_files import STATS, VERDICTS
 
 
@@ -49,16 +49,18 @@ def test_counts_add_up_by_source(detector: Detector) -> None:
     rng = np.random.default_rng(1)
     features = np.concatenate([rng.normal(0, 1, (5, 40)), np.full((5, 40), -9)]).astype("f")
     verdicts = score_batch(7, batch(features), detector, version=1).verdicts
-    counts = list(score_counts(verdicts, exceedance=0.1))
+    counts = verdict_totals(verdicts, exceedance=0.1)
     for source in ("cam-0", "cam-1"):
-        mine = {(c.name, c.label): c.value for c in counts if c.source == source}
+        mine = {(name, label): v for (name, by, label), v in counts.items() if by == source}
         assert sum(v for (name, _), v in mine.items() if name == "score_ratio") == 5
         assert mine["expected_above", ""] == pytest.approx(0.5)
         assert mine["above", ""] >= 2
+        assert mine["images", "novel"] == mine["above", ""]
+        assert mine["images", "novel"] + mine.get(("images", "known"), 0) == 5
 
 
 def test_no_verdicts_count_nothing() -> None:
-    assert list(score_counts(VERDICTS.empty_table(), 0.1)) == []
+    assert verdict_totals(VERDICTS.empty_table(), 0.1) == {}
 
 
 def test_the_store_keeps_as_many_figures_as_the_feed_takes() -> None:
