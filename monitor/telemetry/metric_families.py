@@ -16,6 +16,7 @@ from monitor.config.telemetry_section import MetricsSection
 from monitor.errors import OUTAGES, ErrorKind
 from monitor.store.account import PLACES
 from monitor.store.disk_space import Disk
+from monitor.store.output_files import SETTLED_VERDICTS
 from monitor.store.states import FileState
 from monitor.telemetry.metric_families_detector import detector_families
 from monitor.telemetry.metric_family import Family, counter, gauge, labelled, moment
@@ -262,6 +263,16 @@ def _by_source(sources: Sequence[SourceSummary], now: datetime) -> Iterator[Fami
         "Rejected images by source and reason.",
         ("source", "reason"),
         {(s.name, reason): n for s in sources for reason, n in s.rejected.items()},
+    )
+    yield counter(
+        "images_settled_total",
+        "Images of finished pools by source and settled verdict.",
+        ("source", "verdict"),
+        {
+            (s.name, verdict): s.settled.get(verdict, 0)
+            for s in sources
+            for verdict in SETTLED_VERDICTS
+        },
     )
     yield gauge(
         "source_last_capture_timestamp_seconds",

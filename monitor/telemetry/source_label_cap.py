@@ -82,6 +82,7 @@ def combined(sources: Collection[SourceSummary], name: str) -> SourceSummary:
         name=name,
         images=_whole(_sum(source.images for source in sources)),
         rejected=_whole(_sum(source.rejected for source in sources)),
+        settled=_whole(_sum(source.settled for source in sources)),
         above=sum(source.above for source in sources),
         expected_above=sum(source.expected_above for source in sources),
         ratios=_sum(source.ratios for source in sources),

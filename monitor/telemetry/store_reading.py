@@ -321,6 +321,7 @@ def _sources(seen: _Seen) -> Iterator[SourceSummary]:
             name=name,
             images=_whole(found[IMAGES]),
             rejected=_whole(found[REJECTIONS]),
+            settled=_whole(found["settled"]),
             above=sum(found["above"].values()),
             expected_above=sum(found["expected_above"].values()),
             ratios=found["score_ratio"],

@@ -92,6 +92,7 @@ class SourceSummary:
     name: str
     images: Mapping[str, int] = field(default_factory=dict)
     rejected: Mapping[str, int] = field(default_factory=dict)
+    settled: Mapping[str, int] = field(default_factory=dict)
     above: float = 0.0
     expected_above: float = 0.0
     ratios: Mapping[str, float] = field(default_factory=dict)

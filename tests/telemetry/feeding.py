@@ -140,6 +140,8 @@ def score_counts(source: str, ratios: Sequence[float]) -> list[Count]:
         Count("above", source, "", float(sum(ratio > 1 for ratio in ratios))),
         Count("expected_above", source, "", EXCEEDANCE * len(ratios)),
         Count("score_ratio_sum", source, "", float(sum(ratios))),
+        Count("settled", source, "known", float(sum(ratio <= 1 for ratio in ratios))),
+        Count("settled", source, "new", float(sum(ratio > 1 for ratio in ratios))),
         *(
             Count("score_ratio", source, border, float(n))
             for border, n in zip(BORDERS, buckets, strict=True)

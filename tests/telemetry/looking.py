@@ -1,7 +1,8 @@
-"""Every panel in words, for eyes: python -m tests.telemetry.looking
+"""Every panel for eyes: python -m tests.telemetry.looking [FOLDER] [--seconds 12]
 
 A life of a monitor is shown to a real Prometheus, and what each panel would show is printed: its
-kind and unit, its series under their legends, or what it says when there is nothing.
+kind and unit, its series under their legends, or what it says when there is nothing. With a folder
+each board is also drawn there, a small chart for every panel.
 """
 
 from __future__ import annotations
@@ -12,20 +13,28 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 
 from monitor.store import Store
 from monitor.telemetry.dashboards import BOARDS, Board
-from monitor.telemetry.dashboards.model import Panel, Query, scoped
+from monitor.telemetry.dashboards.model import WIDTH, Panel, Query, scoped
 from monitor.telemetry.exporter import Exporter
 from tests.telemetry import feeding
 from tests.telemetry.servers import Prometheus, prometheus
 from tests.telemetry.test_prometheus import LINKS, prepared
 
-#: Enough scrapes for a rate.
-SECONDS = 12
 SHOWN = 3
+#: How a figure is written, by Grafana's name of its unit.
+UNITS: Mapping[str, str] = {
+    "s": "{:,.3g} s",
+    "cps": "{:,.3g}/s",
+    "percent": "{:.3g}%",
+    "percentunit": "{:.1%}",
+    "bytes": "{:,.4g} B",
+    "mbytes": "{:,.4g} MiB",
+}
 
 
 def shown(server: Prometheus, board: Board) -> Iterator[str]:
@@ -41,15 +50,63 @@ def shown(server: Prometheus, board: Board) -> Iterator[str]:
 
 def _series(server: Prometheus, panel: Panel, query: Query) -> Iterator[str]:
     for one in server.query(prepared(scoped(query.expr))):
-        labels, value = one["metric"], f"{float(one['value'][1]):.4g}"
+        labels, value = one["metric"], _figure(panel, float(one["value"][1]))
         if panel.kind == "table":
             yield f"{labels} {value}"
         else:
             yield f"{_legend(query.legend, labels) or 'value'} = {value}"
 
 
+def _figure(panel: Panel, value: float) -> str:
+    return UNITS.get(panel.unit or "", "{:,.4g}").format(value)
+
+
 def _legend(pattern: str, labels: Mapping[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda match: labels.get(match[1], "?"), pattern)
+
+
+def draw(server: Prometheus, board: Board, path: Path, *, seconds: float) -> None:
+    """The board as a picture: panels where Grafana would put them."""
+    from matplotlib.figure import Figure
+
+    places = [panel["gridPos"] for panel in board.to_dict()["panels"]]
+    height = max(place["y"] + place["h"] for place in places)
+    figure = Figure(figsize=(WIDTH * 0.8, height * 0.42), dpi=80)
+    for panel, place in zip(board.panels, places, strict=True):
+        left, width = place["x"] / WIDTH, place["w"] / WIDTH
+        low = 1 - (place["y"] + place["h"]) / height
+        if panel.kind == "row":
+            figure.text(left + 0.004, low + 0.2 / height, panel.title, fontsize=12, weight="bold")
+            continue
+        pad, tall = 0.032, (place["h"] - 2.4) / height
+        axes = figure.add_axes((left + pad, low + 0.9 / height, width - 1.3 * pad, tall))
+        axes.set_title(f"{panel.title} [{panel.unit or 'number'}]", fontsize=9, loc="left")
+        _draw_panel(server, panel, axes, seconds)
+    figure.savefig(path)
+
+
+def _draw_panel(server: Prometheus, panel: Panel, axes: Any, seconds: float) -> None:
+    is_line = panel.kind in ("timeseries", "heatmap")
+    if not is_line:
+        said = [text for query in panel.queries for text in _series(server, panel, query)]
+        axes.axis("off")
+        if panel.kind == "table":
+            said = [re.sub(r"'(__name__|instance|job|desk)': '[^']*',? ?", "", one) for one in said]
+        words = {key: word for key, (word, _) in (panel.words or {}).items()}
+        said = [words.get(one.removeprefix("value = "), one) for one in said]
+        axes.text(0, 0.95, "\n".join(said[:6]) or f"({panel.nothing})", fontsize=8, va="top")
+        return
+    for query in panel.queries:
+        for one in server.query_range(prepared(scoped(query.expr)), seconds=seconds, step=1.0):
+            times = [float(at) - float(one["values"][0][0]) for at, _ in one["values"]]
+            values = [float(value) for _, value in one["values"]]
+            axes.plot(times, values, label=_legend(query.legend, one["metric"]) or "value")
+    if not axes.lines:
+        axes.text(0.5, 0.5, panel.nothing or "No data", ha="center", fontsize=9)
+        return
+    axes.tick_params(labelsize=7)
+    axes.yaxis.set_major_formatter(lambda value, _: _figure(panel, value))
+    axes.legend(fontsize=6, loc="upper left", ncols=2)
 
 
 def fall_silent(store: Store, source: str) -> None:
@@ -64,7 +121,10 @@ def fall_silent(store: Store, source: str) -> None:
         tx.notes.set("metrics", "looks", looks)
 
 
-def main() -> None:
+@click.command()
+@click.argument("pictures", required=False, type=click.Path(path_type=Path))
+@click.option("--seconds", default=12, help="How long the feed goes on: enough for a rate.")
+def main(pictures: Path | None, seconds: int) -> None:
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "state") as store:
         feeding.whole_life(store)
         fall_silent(store, "cam-9")
@@ -72,7 +132,7 @@ def main() -> None:
             assert exporter.url is not None
             where = Path(folder) / "prometheus"
             with prometheus(where, monitor=exporter.url, alertmanager=None) as server:
-                for _ in range(SECONDS):
+                for _ in range(seconds):
                     for source in ("cam-1", "cam-2"):
                         feeding.judge(store, source)
                         feeding.note_source(store, source)
@@ -80,6 +140,9 @@ def main() -> None:
                     time.sleep(1)
                 for board in BOARDS:
                     click.echo("\n".join(shown(server, board)))
+                    if pictures is not None:
+                        pictures.mkdir(parents=True, exist_ok=True)
+                        draw(server, board, pictures / f"{board.uid}.png", seconds=seconds)
 
 
 if __name__ == "__main__":

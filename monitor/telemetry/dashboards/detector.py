@@ -116,7 +116,7 @@ def _scores() -> tuple[Panel, ...]:
             "Share of judged images above T_inner over an hour, and the share that calibration "
             "predicts when nothing is new.",
             [Query(f"{above} / {judged}", "seen"), Query(f"{expected} / {judged}", "expected")],
-            width=8,
+            width=6,
             unit="percentunit",
         ),
         Panel(
@@ -125,8 +125,25 @@ def _scores() -> tuple[Panel, ...]:
             "Evidence that the known classes of a source look different than usual, pool by pool; "
             "from 1 on it is reported.",
             [Query(f"max by (source) (conclad_drift_score{{{SOURCE}}})", "{{source}}")],
-            width=8,
+            width=6,
             steps=((None, "text"), (1, "orange")),
+        ),
+        Panel(
+            "Settled verdicts",
+            "timeseries",
+            "Images per second of finished pools, by what they were settled as: many that are "
+            "novel at once turn out to be known, and some that looked known are new.",
+            [
+                Query(
+                    "sum by (verdict) (rate(conclad_images_settled_total"
+                    f"{{{SOURCE}}}[$__rate_interval]))",
+                    "{{verdict}}",
+                )
+            ],
+            width=6,
+            unit="cps",
+            stacked=True,
+            nothing="no pool is finished yet",
         ),
         Panel(
             "How far known classes have moved",
@@ -134,7 +151,7 @@ def _scores() -> tuple[Panel, ...]:
             "Length of the shift, where 1 is the spread within a class. Strong and reported: look "
             "at the camera.",
             [Query(f"max by (source) (conclad_drift_strength{{{SOURCE}}})", "{{source}}")],
-            width=8,
+            width=6,
         ),
         Panel(
             "How far classes have followed a drift",

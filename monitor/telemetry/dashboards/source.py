@@ -108,9 +108,25 @@ def _course() -> tuple[Panel, ...]:
             "timeseries",
             "Pool by pool; from 1 on drift is reported.",
             [Query(f"max by (source) (conclad_drift_score{{{SOURCE}}})", "{{source}}")],
-            width=8,
+            width=6,
             steps=((None, "text"), (1, "orange")),
             nothing="not measured yet",
+        ),
+        Panel(
+            "Settled verdicts",
+            "timeseries",
+            "Images per second of finished pools, by what they were settled as.",
+            [
+                Query(
+                    "sum by (verdict) (rate(conclad_images_settled_total"
+                    f"{{{SOURCE}}}[$__rate_interval]))",
+                    "{{verdict}}",
+                )
+            ],
+            width=6,
+            unit="cps",
+            stacked=True,
+            nothing="no pool is finished yet",
         ),
         Panel(
             "Rejected, by reason",
@@ -123,7 +139,7 @@ def _course() -> tuple[Panel, ...]:
                     "{{reason}}",
                 )
             ],
-            width=8,
+            width=6,
             unit="cps",
             stacked=True,
             nothing="None",
@@ -139,7 +155,7 @@ def _course() -> tuple[Panel, ...]:
                     "{{source}}",
                 )
             ],
-            width=8,
+            width=6,
             unit="s",
             least=None,
         ),
