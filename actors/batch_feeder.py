@@ -231,7 +231,7 @@ class BatchFeeder:
                 record_attempt(self._store, self._lease, one.batch.id)
                 one.is_recorded = True
             one.stage, one.began = Stage.EMBEDDING, time.monotonic()
-            self._workers.submit(EmbedBatch(one.batch.id, one.planned))
+            self._workers.submit(EmbedBatch(one.batch.id, one.planned, alone=one.is_suspect))
 
     def _fill(self, free: int) -> None:
         for batch, file in self._pending.take(free):

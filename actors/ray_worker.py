@@ -12,6 +12,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from actors.shared_embedder import CALLS_MOST, SharedEmbedder, name_of_group, shared_name
 from actors.worker_pool import WORKERS, EngineFactory
 from monitor.config import Config
 from monitor.jobs.actor_placement import Node, Places, helper_nodes
@@ -39,6 +40,10 @@ class RayWorker:
     busy_since: float = 0.0
     node: str = ""
     """Where the actor runs, once it is ready."""
+    number: int = 0
+    """Among the embedders of a pool; those that groups share are found by it."""
+    group: str | None = None
+    """The group under whose name it is used, if others use it too."""
 
     @property
     def is_ready(self) -> bool:
@@ -64,16 +69,22 @@ class RayWorker:
 
     def lose(self) -> None:
         """The actor is gone, with its tasks; it is started again after a pause."""
-        self.end()
+        if self.actor is not None:
+            with contextlib.suppress(RayError, ValueError):
+                ray.kill(self.actor)
+        self.vanish()
         pause = min(RESTART_SECONDS * 2**self.failures, RESTART_MOST_SECONDS)
         self.not_before = time.monotonic() + (pause if self.failures else 0.0)
         self.failures += 1
 
     def end(self) -> None:
-        """End the actor, whatever it does."""
+        """End the actor, whatever it does; one that others use is only left."""
         if self.actor is not None:
             with contextlib.suppress(RayError, ValueError):
-                ray.kill(self.actor)
+                if self.group is None:
+                    ray.kill(self.actor)
+                else:
+                    self.actor.leave.remote(self.group)
         self.vanish()
 
     def vanish(self) -> None:
@@ -100,12 +111,36 @@ def start_worker(
         )
         # A thread more than cores: while some compute, one decodes.
         options["max_concurrency"] = places.threads + 1
+        if config.run.embedder_share is not None:
+            _find_or_start(worker, config, places, open_engine, options)
+            return
     else:
         options |= _options(config.run.helper_resources, config.run.helper_labels)
         options["scheduling_strategy"] = _beside_the_head(config, nodes, worker.failures)
     actor = ray.remote(**options)(WORKERS[worker.role])
     worker.actor = actor.remote(config, open_engine)
     worker.starting = worker.actor.ready.remote()
+
+
+def _find_or_start(
+    worker: RayWorker,
+    config: Config,
+    places: Places,
+    open_engine: EngineFactory,
+    options: dict[str, Any],
+) -> None:
+    """An embedder that groups share: the first one starts it, for as long as anybody needs it."""
+    options |= {
+        "name": shared_name(config, places, worker.number),
+        "lifetime": "detached",
+        "get_if_exists": True,
+        "max_concurrency": CALLS_MOST,
+        "concurrency_groups": {"groups": 1},
+    }
+    worker.group = name_of_group(config)
+    actor = ray.remote(**options)(SharedEmbedder)
+    worker.actor = actor.remote(config, open_engine, places.threads)
+    worker.starting = worker.actor.join.remote(worker.group, config)
 
 
 def _beside_the_head(

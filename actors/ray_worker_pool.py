@@ -7,6 +7,7 @@ takes its place, so there is one kind of failure and one way to deal with it.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from actors.ray_cluster import (
     wait_for_resources,
 )
 from actors.ray_worker import RayWorker, start_worker, why_it_died
+from actors.shared_embedder import has_begun, name_of_group
 from actors.worker_pool import DetectorRef, Done, EngineFactory
 from monitor.config import Config
 from monitor.errors import ConcladError, ErrorKind, kind_of
@@ -87,7 +89,11 @@ class RayWorkerPool:
         self._open_engine = open_engine
         self._clock = clock
         counts = {"embedder": places.least, "scorer": config.run.scorers}
-        self._workers = [RayWorker(role) for role in ROLES for _ in range(counts.get(role, 1))]
+        self._workers = [
+            RayWorker(role, number=number)
+            for role in ROLES
+            for number in range(counts.get(role, 1))
+        ]
         self._scaler = Scaler(
             Bounds(places.least, places.most, config.run.lag_seconds, config.run.idle_seconds)
         )
@@ -202,11 +208,15 @@ class RayWorkerPool:
         """Start or end embedders, within the bounds, for so many batches that wait."""
         self._check_head()
         self._leave_draining_nodes()
+        for worker in self._workers:
+            if worker.group is not None and worker.is_ready:
+                worker.actor.stay.remote(worker.group)
         staying = [w for w in self._workers if w.role == "embedder" and not w.is_leaving]
         worked = sum(w.seconds_worked() for w in self._workers if w.role == "embedder")
         load = FeedLoad(self._clock(), waiting, self._embedded, worked + self._worked_by_ended)
         change = self._scaler.wanted(load, len(staying)) - len(staying)
-        self._workers += [RayWorker("embedder") for _ in range(change)]
+        for _ in range(change):
+            self._add("embedder")
         # First those that have not even begun, then those with the fewest tasks.
         for worker in sorted(staying, key=lambda w: (w.is_ready, w.busy))[: max(0, -change)]:
             worker.is_leaving = True
@@ -222,7 +232,12 @@ class RayWorkerPool:
             worker.node = worker.node or node_of(worker.actor)
             if worker.node in leaving:
                 worker.is_leaving = True
-                self._workers.append(RayWorker(worker.role))
+                self._add(worker.role)
+
+    def _add(self, role: Role) -> None:
+        taken = {worker.number for worker in self._workers if worker.role == role}
+        free = next(number for number in itertools.count() if number not in taken)
+        self._workers.append(RayWorker(role, number=free))
 
     def _end_idle_leavers(self) -> None:
         """End those that are leaving and have no task."""
@@ -270,7 +285,9 @@ class RayWorkerPool:
             worker.begin_task()
             call = worker.actor.run
             if isinstance(task, EmbedBatch):
-                seconds, found = call.options(num_returns=2).remote(task, detectors, *features)
+                shared = () if worker.group is None else (worker.group,)
+                two = call.options(num_returns=2)
+                seconds, found = two.remote(*shared, task, detectors, *features)
                 self._calls[seconds] = _Call(worker, worker.actor, task, found)
             else:
                 ref = call.remote(task, detectors, *features)
@@ -289,13 +306,15 @@ class RayWorkerPool:
         ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0.0, fetch_local=False)
         if not ready:
             ready, _ = ray.wait(refs, num_returns=1, timeout=timeout, fetch_local=False)
-        done = [self._end(ref) for ref in ready if ref in self._calls]
-        if len(done) < len(ready):
+        calls = [ref for ref in ready if ref in self._calls]
+        ends = [self._end(ref) for ref in calls]
+        if len(calls) < len(ready):
             self._note_ready(ready)
         self._end_idle_leavers()
-        return done
+        return [done for done in ends if done is not None]
 
-    def _end(self, ref: Any) -> Done:
+    def _end(self, ref: Any) -> Done | None:
+        """The end of a call; None if its task is given out again without a word."""
         call = self._calls.pop(ref)
         worker, task = call.worker, call.task
         same = worker.actor is call.actor
@@ -313,6 +332,9 @@ class RayWorkerPool:
         except RayActorError as error:
             if same:
                 self._lose(worker)
+            if isinstance(task, EmbedBatch) and self._was_not_its_turn(call.actor, task):
+                self._waiting.append((task, (), ()))
+                return None
             return Done(task, error=error, died=True)
         except RayError as error:
             # The result was lost with the node that held it.
@@ -322,6 +344,12 @@ class RayWorkerPool:
             return Done(task, result)
         self._embedded += 1
         return Done(task, (result, call.features))
+
+    def _was_not_its_turn(self, actor: Any, task: EmbedBatch) -> bool:
+        """Whether an embedder that groups share died before it began a task that runs alone."""
+        if not task.alone or self._config.run.embedder_share is None:
+            return False
+        return not has_begun(actor, name_of_group(self._config), task)
 
     def send(self, number: int, detector: Detector) -> DetectorRef:
         return DetectorRef(number, ray.put(detector))

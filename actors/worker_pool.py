@@ -34,6 +34,7 @@ from monitor.store.records import Version
 
 if TYPE_CHECKING:
     from monitor.backbones.engine import Engine
+    from monitor.pipeline.embed_batch import BatchEmbedder
 
 
 #: At the coordinator: the version in use, and the one that the pool under way began with.
@@ -149,20 +150,10 @@ class Embedder(Worker):
     """One copy of the backbone, and a reader of the feed. Image bytes never leave it."""
 
     def __init__(self, config: Config, open_engine: EngineFactory) -> None:
-        # Here rather than above: only an embedder needs the backbone's framework.
-        from monitor.pipeline.embed_batch import BatchEmbedder
-
         # Its cores are the engine's: a small product of several threads would wait for them.
         threadpool_limits(1, "blas")
         self._engine = open_engine(config)
-        super().__init__(
-            BatchEmbedder(
-                FeedStorage.at(config.feed.path),
-                columns_of(config),
-                self._engine,
-                default_source=config.feed.default_source,
-            )
-        )
+        super().__init__(embedder_tools(config, self._engine))
 
     def ready(self) -> Fingerprint:
         """What its features are like; answered once the backbone is loaded."""
@@ -170,6 +161,19 @@ class Embedder(Worker):
 
     def close(self) -> None:
         self._tools.close()
+
+
+def embedder_tools(config: Config, engine: Engine) -> BatchEmbedder:
+    """What embeds the batches of a feed."""
+    # Here rather than above: only an embedder needs the backbone's framework.
+    from monitor.pipeline.embed_batch import BatchEmbedder
+
+    return BatchEmbedder(
+        FeedStorage.at(config.feed.path),
+        columns_of(config),
+        engine,
+        default_source=config.feed.default_source,
+    )
 
 
 class Scorer(Worker):

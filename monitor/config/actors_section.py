@@ -51,6 +51,13 @@ class RunSection(Section):
         ge=0,
         description="GPUs of an embedder, fractions allowed; by default 1 if the cluster has any.",
     )
+    embedder_share: float | None = Field(
+        default=None,
+        gt=0,
+        description="Groups of sources that set this share embedders, as far as their backbones "
+        "are the same, and each gets this share of them while all have work; by default each "
+        "group has embedders of its own.",
+    )
     embedder_resources: dict[str, float] = Field(
         default_factory=dict,
         description="Further Ray resources that an embedder's node must have, such as "

@@ -79,12 +79,13 @@ def places(config: Config, nodes: Sequence[Node]) -> Places:
     """What the embedders take of these nodes, as configured or as they suggest themselves.
 
     By default one embedder for each GPU and, where there is none, for each node that computes;
-    groups of sources that share the cluster share it evenly.
+    groups of sources that share the cluster share it evenly, unless they share the embedders.
 
     >>> places(Config(), [Node({"CPU": 0}), Node({"CPU": 4}), Node({"CPU": 8})])
     Places(least=2, most=2, cpus=4.0, gpus=0.0, threads=4)
     """
-    run, groups = config.run, max(1, len(config.groups))
+    run = config.run
+    groups = max(1, len(config.groups)) if run.embedder_share is None else 1
     all_gpus = sum(node.resources.get("GPU", 0) for node in nodes)
     cores = [node.resources["CPU"] for node in nodes if node.resources.get("CPU", 0) > 0]
     gpus = run.embedder_gpus

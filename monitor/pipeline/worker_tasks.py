@@ -63,6 +63,8 @@ class EmbedBatch:
     role: ClassVar[Role] = "embedder"
     batch_id: int
     planned: PlannedBatch
+    alone: bool = False
+    """Whether its worker may have died of it before: one that others share runs nothing beside."""
 
     @property
     def versions(self) -> tuple[int, ...]:

@@ -1,0 +1,164 @@
+"""Two groups of sources that share one embedder: do they lose anything, and who gets how much?
+
+    .venv/bin/python -m bench.groups [--images 12000] [--rate 400] [--shares 1 3]
+
+A cluster of two nodes, one of which has the one device, a stand-in that computes so many images a
+second. First one group alone works off a feed, then two do side by side, each in a process of its
+own. Counted are committed images, while all groups of a run have work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Several nodes on one machine: Ray's agents would take most of two cores.
+os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+
+import numpy as np
+from sqlalchemy import select
+
+from actors.run_monitor import run
+from bench.standins import blobs, configuration, paced_engine, put_into_use, write_numbered
+from monitor.config import Config
+from monitor.novelty.detector import Detector
+from monitor.store import Store
+from monitor.store.tables import batches
+
+ROWS = 32
+_processes = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRates:
+    """Images a second of each group while all of them had work, and images in all."""
+
+    rates: Mapping[str, float]
+    images: Mapping[str, int]
+
+    @property
+    def together(self) -> float:
+        return sum(self.rates.values())
+
+
+def measure(
+    folder: Path, shares: Mapping[str, float], *, images: int, rate: float, address: str
+) -> GroupRates:
+    """Let groups work off a feed each, side by side."""
+    features, names = blobs(10, 4000)
+    table = folder / "features.npy"
+    np.save(table, features)
+    engine = partial(paced_engine, table, rate, ROWS)
+    workers = []
+    for number, (group, share) in enumerate(shares.items()):
+        config = _config(folder, group, share, address)
+        write_feed(Path(config.feed.path), images, first_id=number * images, source=group)
+        fingerprint = engine(config).fingerprint
+        put_into_use(Path(config.state.dir), Detector.fit(features, names, fingerprint=fingerprint))
+        workers.append(_processes.Process(target=_run, args=(config, engine)))
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0, f"a monitor ended with code {worker.exitcode}"
+    return rates_of({group: folder / group / "state" for group in shares})
+
+
+def rates_of(states: Mapping[str, Path]) -> GroupRates:
+    settled = {group: _settled(state) for group, state in states.items()}
+    begins = max(moments[0][0] for moments in settled.values())
+    ends = min(moments[-1][0] for moments in settled.values())
+    seconds = (ends - begins).total_seconds()
+    return GroupRates(
+        {
+            group: sum(rows for at, rows in moments if begins < at <= ends) / seconds
+            for group, moments in settled.items()
+        },
+        {group: sum(rows for _, rows in moments) for group, moments in settled.items()},
+    )
+
+
+def _settled(state: Path) -> list[tuple[datetime, int]]:
+    with Store.open(state) as store, store.reading() as tx:
+        columns = batches.c.settled_at, batches.c.known + batches.c.novel
+        rows = tx.connection.execute(select(*columns).order_by(batches.c.settled_at)).all()
+    return [(at, int(count)) for at, count in rows]
+
+
+def _config(folder: Path, group: str, share: float, address: str) -> Config:
+    (folder / group).mkdir(parents=True)
+    config = configuration(
+        folder / group,
+        f"run.address={address}",
+        f"run.embedder_share={share}",
+        "run.embedders=1",
+        "run.embedder_cpus=0",
+        "run.embedder_resources={device: 1}",
+        "backbone.threads=1",
+        f"feed.batch_rows={ROWS}",
+        # Nobody is there to ask, and pools are none of this.
+        "pools.false_rounds_per_month=0",
+        "labels.trickle_per_week=0",
+    )
+    return config.model_copy(update={"group": group})
+
+
+def write_feed(feed: Path, images: int, *, first_id: int, source: str) -> None:
+    each = 8 * ROWS
+    for number in range(images // each):
+        first = first_id + number * each
+        numbers = [n % 4000 for n in range(first, first + each)]
+        write_numbered(feed / f"{number:05d}.parquet", numbers, first_id=first, source=source)
+
+
+def _run(config: Config, engine: partial[object]) -> None:
+    run(config, once=True, open_engine=engine)  # type: ignore[arg-type]
+
+
+def two_nodes() -> Any:
+    """A cluster of a node with processors and one with the device."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    cluster.add_node(num_cpus=1, resources={"device": 1})
+    return cluster
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, default=12_000, help="of each group")
+    parser.add_argument("--rate", type=float, default=400.0, help="images a second of the device")
+    parser.add_argument("--shares", type=float, nargs=2, default=[1.0, 3.0])
+    given = parser.parse_args(arguments)
+    cluster = two_nodes()
+    try:
+        with tempfile.TemporaryDirectory(prefix="groups-") as place:
+            of = partial(measure, images=given.images, rate=given.rate, address=cluster.address)
+            alone = of(Path(place, "alone"), {"harbour": 1.0})
+            both = of(
+                Path(place, "both"), dict(zip(("harbour", "forest"), given.shares, strict=True))
+            )
+    finally:
+        cluster.shutdown()
+    print(f"one group alone: {alone.together:.0f} images/s of {given.rate:.0f}")
+    shown = ", ".join(
+        f"{group} {rate:.0f} ({rate / both.together:.0%}, share {share / sum(given.shares):.0%})"
+        for (group, rate), share in zip(both.rates.items(), given.shares, strict=True)
+    )
+    print(
+        f"two groups: {both.together:.0f} images/s, {both.together / alone.together:.2f} of one "
+        f"alone; {shown}"
+    )
+
+
+if __name__ == "__main__":
+    main()
