@@ -18,11 +18,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Several nodes on one machine: Ray's agents would take most of two cores.
-os.environ.setdefault("RAY_DEDUP_LOGS", "0")
 
 import numpy as np
 from sqlalchemy import select
@@ -33,6 +30,7 @@ from monitor.config import Config
 from monitor.novelty.detector import Detector
 from monitor.store import Store
 from monitor.store.tables import batches
+from tests.actors.nodes import nodes
 
 ROWS = 32
 _processes = multiprocessing.get_context("spawn")
@@ -124,31 +122,17 @@ def _run(config: Config, engine: partial[object]) -> None:
     run(config, once=True, open_engine=engine)  # type: ignore[arg-type]
 
 
-def two_nodes() -> Any:
-    """A cluster of a node with processors and one with the device."""
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
-    cluster.add_node(num_cpus=1, resources={"device": 1})
-    return cluster
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=12_000, help="of each group")
     parser.add_argument("--rate", type=float, default=400.0, help="images a second of the device")
     parser.add_argument("--shares", type=float, nargs=2, default=[1.0, 3.0])
     given = parser.parse_args(arguments)
-    cluster = two_nodes()
-    try:
-        with tempfile.TemporaryDirectory(prefix="groups-") as place:
-            of = partial(measure, images=given.images, rate=given.rate, address=cluster.address)
-            alone = of(Path(place, "alone"), {"harbour": 1.0})
-            both = of(
-                Path(place, "both"), dict(zip(("harbour", "forest"), given.shares, strict=True))
-            )
-    finally:
-        cluster.shutdown()
+    with nodes(cpus=2) as cluster, tempfile.TemporaryDirectory(prefix="groups-") as place:
+        cluster.add(cpus=1, device=1)
+        of = partial(measure, images=given.images, rate=given.rate, address=cluster.address)
+        alone = of(Path(place, "alone"), {"harbour": 1.0})
+        both = of(Path(place, "both"), dict(zip(("harbour", "forest"), given.shares, strict=True)))
     print(f"one group alone: {alone.together:.0f} images/s of {given.rate:.0f}")
     shown = ", ".join(
         f"{group} {rate:.0f} ({rate / both.together:.0%}, share {share / sum(given.shares):.0%})"

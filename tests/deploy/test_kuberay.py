@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from actors.shared_embedder import shared_name
 from monitor import __version__
 from monitor.config import load
 from monitor.jobs.actor_placement import Node, embedder_request, helper_nodes, places
@@ -337,21 +338,23 @@ def test_groups_share_the_cluster_and_nothing_else() -> None:
         assert groups == {pod["metadata"]["labels"]["conclad/group"]}
 
 
-def test_the_groups_shares_fit_the_shipped_nodes_and_are_even() -> None:
+def test_the_groups_share_embedders_that_fit_the_shipped_nodes() -> None:
     [gpu] = [
         group
         for group in ray_cluster("groups")["spec"]["workerGroupSpecs"]
         if group["groupName"] == "gpu"
     ]
     node, fleet = worker_of(gpu), gpu["maxReplicas"]
-    found = monitors("groups")
-    for _, _, config in found:
+    found = [config for _, _, config in monitors("groups")]
+    names = set()
+    for config in found:
         chosen = places(config, [node])
-        # One of each group on every node, and no group may take another's half.
-        assert embedder_request(config, chosen).fits(node) == len(found)
+        assert embedder_request(config, chosen).fits(node) == 1
+        assert (chosen.gpus, chosen.cpus) == (node.resources["GPU"], node.resources["CPU"])
         assert chosen.most == fleet
-        assert chosen.gpus * len(found) == node.resources["GPU"]
-        assert chosen.cpus * len(found) == node.resources["CPU"]
+        names.add(shared_name(config, chosen, 0))
+    assert len(names) == 1
+    assert {config.run.embedder_share for config in found} == {1.0}
 
 
 @each_overlay
