@@ -55,7 +55,7 @@ class SharedEmbedder:
         share = config.run.embedder_share or 1.0
         self._groups[group] = share, embedder_tools(config, self._engine)
         self._heard.pop("", None)
-        self.stay(group)
+        self._heard[group] = time.monotonic()
         return self._engine.fingerprint
 
     @ray.method(concurrency_group="groups")
