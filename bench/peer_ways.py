@@ -27,6 +27,8 @@ import numpy as np
 BATCH = 32
 #: A false alarm in so many pools: one a month where a pool is a day.
 POOLS_PER_ALARM = 30
+#: Each labelled image is scored by a fit without its fold.
+FOLDS = 10
 #: Images that the online test of alibi-detect compares with the reference.
 WINDOW = 50
 
@@ -218,10 +220,9 @@ def notice_dfm(path: Path) -> list[list[bool]]:
 
     told = []
     for labelled, pools in feeds_of(path):
-        mixed = np.random.default_rng(0).permutation(len(labelled))
-        halves = mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
+        folds = np.array_split(np.random.default_rng(0).permutation(len(labelled)), FOLDS)
         held = np.concatenate(
-            [scores(fitted(labelled[halves[1 - one]]), labelled[halves[one]]) for one in (0, 1)]
+            [scores(fitted(np.delete(labelled, fold, axis=0)), labelled[fold]) for fold in folds]
         )
         threshold, model = np.quantile(held, 0.95), fitted(labelled)
         told.append(
