@@ -9,6 +9,7 @@ what a pool holds does not depend on which worker was quick.
 from __future__ import annotations
 
 import contextlib
+import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -100,10 +101,13 @@ class Coordinator:
             self._stopping = time.monotonic()
 
     def run(self) -> None:
+        # What is loaded by now stays: the collector need not look at it again and again.
+        gc.freeze()
         try:
             while not self._is_over:
                 self.turn()
         finally:
+            gc.unfreeze()
             self._feeder.close()
             with contextlib.suppress(DiskUnavailable):  # the next start removes the mark
                 self._spool.close()

@@ -45,7 +45,6 @@ class SharedEmbedder:
         self._turns = FairTurns(places=threads + 1)
         self._groups: dict[str, tuple[float, Any]] = {}
         self._heard = {"": time.monotonic()}
-        self._me = ray.get_runtime_context().current_actor
         self._id = ray.get_runtime_context().get_actor_id() or ""
         threading.Thread(target=self._end_when_forsaken, daemon=True).start()
 
@@ -67,7 +66,7 @@ class SharedEmbedder:
     def leave(self, group: str) -> None:
         self._heard.pop(group, None)
         if not self._heard:
-            ray.kill(self._me)
+            _end()
 
     def run(self, group: str, task: EmbedBatch, detectors: Sequence[DetectorRef]) -> Any:
         """The same as an embedder of one group does, when it is this group's turn."""
@@ -83,7 +82,12 @@ class SharedEmbedder:
             time.sleep(FORSAKEN_SECONDS / 10)
             last = max([*self._heard.values()], default=0.0)
             if self._turns.is_idle and time.monotonic() - last > FORSAKEN_SECONDS:
-                ray.kill(self._me)
+                _end()
+
+
+def _end() -> None:
+    """End the actor that this runs in."""
+    ray.kill(ray.get_runtime_context().current_actor)
 
 
 def shared_name(config: Config, places: Places, number: int) -> str:

@@ -86,6 +86,11 @@ def inspect_pool(
         rows = rows_by_source(names[clean].tolist())
         novel |= {source: int(seen.novel[mine].sum()) for source, mine in rows.items()}
     calibration = sketch.detector.fre_calibration
+    judged = {
+        source: None
+        for source in found.verdicts
+        if source not in past.states or found.states[source]["waiting"] is None
+    }
     return PoolInspection(
         seen=Evidence(
             strength=strength,
@@ -96,7 +101,7 @@ def inspect_pool(
         images={source: part.samples for source, part in parts.items()},
         novel=novel,
         explained={source: part.explained for source, part in parts.items() if part.explained},
-        verdicts=dict(found.verdicts),
+        verdicts={s: v for s, v in found.verdicts.items() if s in judged or v.shifted},
         states={source: packed(state) for source, state in found.states.items()},
         corrections={
             source: correction_of(
@@ -113,11 +118,7 @@ def inspect_pool(
             for source, part in parts.items()
             if not part.shifted and part.samples >= settings.least_images
         ),
-        judged=tuple(
-            source
-            for source in found.verdicts
-            if source not in past.states or found.states[source]["waiting"] is None
-        ),
+        judged=tuple(judged),
     )
 
 
