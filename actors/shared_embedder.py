@@ -111,7 +111,10 @@ def name_of_group(config: Config) -> str:
 
 def has_begun(actor: Any, group: str, task: EmbedBatch) -> bool:
     """Whether an embedder that has died was running this task, alone."""
-    found = _internal_kv_get(_mark(actor._actor_id.hex()))
+    try:
+        found = _internal_kv_get(_mark(actor._actor_id.hex()))
+    except Exception:  # Ray's head is gone, too: nobody can tell
+        return True
     return bool(found == _named(group, task).encode())
 
 

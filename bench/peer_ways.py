@@ -244,12 +244,13 @@ def notice_mmd(path: Path) -> list[list[bool]]:
     told = []
     for labelled, pools in feeds_of(path):
         every = POOLS_PER_ALARM * len(pools[0][0])
+        # It refuses to estimate the rate of one in so many from fewer draws.
         test = MMDDriftOnline(
             labelled,
             ert=every,
             window_size=WINDOW,
             backend="pytorch",
-            n_bootstraps=1000,
+            n_bootstraps=every + 500,
             verbose=False,
         )
         heard = []
