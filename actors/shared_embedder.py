@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
 
 from actors.worker_pool import DetectorRef
@@ -113,7 +114,7 @@ def has_begun(actor: Any, group: str, task: EmbedBatch) -> bool:
     """Whether an embedder that has died was running this task, alone."""
     try:
         found = _internal_kv_get(_mark(actor._actor_id.hex()))
-    except Exception:  # Ray's head is gone, too: nobody can tell
+    except (RayError, ConnectionError, RuntimeError):  # the head is gone, too: nobody can tell
         return True
     return bool(found == _named(group, task).encode())
 
