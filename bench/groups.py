@@ -13,11 +13,13 @@ import argparse
 import multiprocessing
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -33,6 +35,8 @@ from monitor.store.tables import batches
 from tests.actors.nodes import nodes
 
 ROWS = 32
+#: Images of a file.
+EACH = 8 * ROWS
 _processes = multiprocessing.get_context("spawn")
 
 
@@ -56,19 +60,43 @@ def measure(
     table = folder / "features.npy"
     np.save(table, features)
     engine = partial(paced_engine, table, rate, ROWS)
-    workers = []
+    monitors = []
+    states = {group: folder / group / "state" for group in shares}
     for number, (group, share) in enumerate(shares.items()):
         config = _config(folder, group, share, address)
-        write_feed(Path(config.feed.path), images, first_id=number * images, source=group)
+        Path(config.feed.path).mkdir()
+        write_feed(folder / group / "ready", images, first_id=number * images, source=group)
         fingerprint = engine(config).fingerprint
         put_into_use(Path(config.state.dir), Detector.fit(features, names, fingerprint=fingerprint))
-        workers.append(_processes.Process(target=_run, args=(config, engine)))
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-        assert worker.exitcode == 0, f"a monitor ended with code {worker.exitcode}"
-    return rates_of({group: folder / group / "state" for group in shares})
+        monitors.append(_processes.Process(target=_run, args=(config, engine)))
+    for monitor in monitors:
+        monitor.start()
+    # All have work from the same moment on, however long each took to start.
+    _wait(monitors, lambda: all(map(_has_started, states.values())))
+    for group in shares:
+        (folder / group / "ready").rename(folder / group / "feed" / "all")
+    whole = images // EACH * EACH
+    _wait(monitors, lambda: all(_judged(state) >= whole for state in states.values()))
+    for monitor in monitors:
+        monitor.terminate()
+        monitor.join()
+    return rates_of(states)
+
+
+def _wait(monitors: Sequence[Any], until: Callable[[], bool]) -> None:
+    while not until():
+        codes = [monitor.exitcode for monitor in monitors]
+        assert codes == [None] * len(codes), f"a monitor ended: {codes}"
+        time.sleep(0.5)
+
+
+def _has_started(state: Path) -> bool:
+    with Store.open(state) as store, store.reading() as tx:
+        return any(event.kind == "monitor.started" for event in tx.events.after(limit=100))
+
+
+def _judged(state: Path) -> int:
+    return sum(rows for _, rows in _settled(state))
 
 
 def rates_of(states: Mapping[str, Path]) -> GroupRates:
@@ -88,7 +116,8 @@ def rates_of(states: Mapping[str, Path]) -> GroupRates:
 def _settled(state: Path) -> list[tuple[datetime, int]]:
     with Store.open(state) as store, store.reading() as tx:
         columns = batches.c.settled_at, batches.c.known + batches.c.novel
-        rows = tx.connection.execute(select(*columns).order_by(batches.c.settled_at)).all()
+        done = select(*columns).where(batches.c.settled_at.is_not(None))
+        rows = tx.connection.execute(done.order_by(batches.c.settled_at)).all()
     return [(at, int(count)) for at, count in rows]
 
 
@@ -111,15 +140,14 @@ def _config(folder: Path, group: str, share: float, address: str) -> Config:
 
 
 def write_feed(feed: Path, images: int, *, first_id: int, source: str) -> None:
-    each = 8 * ROWS
-    for number in range(images // each):
-        first = first_id + number * each
-        numbers = [n % 4000 for n in range(first, first + each)]
+    for number in range(images // EACH):
+        first = first_id + number * EACH
+        numbers = [n % 4000 for n in range(first, first + EACH)]
         write_numbered(feed / f"{number:05d}.parquet", numbers, first_id=first, source=source)
 
 
 def _run(config: Config, engine: partial[object]) -> None:
-    run(config, once=True, open_engine=engine)  # type: ignore[arg-type]
+    run(config, open_engine=engine)  # type: ignore[arg-type]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
