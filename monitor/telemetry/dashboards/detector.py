@@ -24,7 +24,7 @@ def _now() -> tuple[Panel, ...]:
             "stat",
             "Number of the detector version that judges now. It falls when somebody rolls back.",
             [Query("max(conclad_detector_version)")],
-            width=4,
+            width=3,
             height=4,
         ),
         Panel(
@@ -32,7 +32,7 @@ def _now() -> tuple[Panel, ...]:
             "stat",
             "Classes that this version knows.",
             [Query("max(conclad_known_classes)")],
-            width=4,
+            width=3,
             height=4,
         ),
         Panel(
@@ -40,7 +40,7 @@ def _now() -> tuple[Panel, ...]:
             "stat",
             "Those of the known classes that were discovered in the feed.",
             [Query("max(conclad_discovered_classes)")],
-            width=4,
+            width=3,
             height=4,
         ),
         Panel(
@@ -49,7 +49,7 @@ def _now() -> tuple[Panel, ...]:
             "The score above which an image is novel, in the units of the score. Each version has "
             "its own.",
             [Query("max(conclad_t_inner)")],
-            width=4,
+            width=3,
             height=4,
             decimals=3,
         ),
@@ -68,7 +68,7 @@ def _now() -> tuple[Panel, ...]:
             "stat",
             "Smallest share of a pool that the trigger notices nine times in ten, in one pool and "
             "within ten, estimated at fit by leaving known classes out.",
-            [Query("max by (pools) (conclad_noticeable_share_ratio)", "{{pools}} pools")],
+            [Query("max by (pools) (conclad_noticeable_share_ratio)", "pools: {{pools}}")],
             width=4,
             height=4,
             unit="percentunit",
