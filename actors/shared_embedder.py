@@ -19,9 +19,8 @@ import ray
 from ray.exceptions import RayError
 from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
 
-from actors.worker_pool import DetectorRef
 from actors.fair_turns import FairTurns
-from actors.worker_pool import EngineFactory, embedder_tools
+from actors.worker_pool import DetectorRef, EngineFactory, embedder_tools
 from monitor import __version__
 from monitor.config import Config
 from monitor.jobs.actor_placement import Places
