@@ -1,4 +1,4 @@
-r"""Text from outside: which names are taken in, and how anything is shown.
+r"""Text from outside: which names are taken in, and how anything is shown, lengths of time too.
 
 Ids, class names and file names come from whoever writes the feed and end in databases, labels of
 metrics, pages and terminals. A name is taken in if all of it can be seen and it is short; anything
@@ -77,3 +77,15 @@ def _escaped(letter: str) -> str:
     if number < 0x100:
         return f"\\x{number:02x}"
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def span(seconds: float) -> str:
+    """A length of time as a person says it.
+
+    >>> span(40), span(150), span(7200), span(260_000)
+    ('40 s', '2 min', '2 h', '3 d')
+    """
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"

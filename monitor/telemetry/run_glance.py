@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from monitor.config import Config
+from monitor.plain_text import span
 from monitor.store import Store
 from monitor.store.output_files import KNOWN, NOVEL
-from monitor.telemetry.status_report import span
 
 #: Sources on the line, those with the largest share of novel images; 'conclad status' has all.
 SOURCES_SHOWN = 3

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from monitor.novelty.trigger.rate_bounds import rate_interval
+from monitor.plain_text import span
 from monitor.store.states import AnswerOutcome, FileState, PoolState
 from monitor.telemetry.store_summary import (
     DiscoverySummary,
@@ -150,17 +151,6 @@ def _outages(truth: StoreSummary) -> Iterator[str]:
 def age(then: datetime | None, now: datetime) -> float | None:
     """Seconds since, never negative: clocks of two machines may differ a little."""
     return None if then is None else max((now - then).total_seconds(), 0.0)
-
-
-def span(seconds: float) -> str:
-    """
-    >>> span(40), span(150), span(7200), span(260_000)
-    ('40 s', '2 min', '2 h', '3 d')
-    """
-    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / 86_400:.0f} d"
 
 
 def _monitor_line(truth: StoreSummary) -> str:
