@@ -27,8 +27,8 @@ from monitor.jobs.score_batch import corrections_revision, read_corrections
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.pipeline.pool_steps import CurrentDetector
-from monitor.pipeline.row_thumbnails import ThumbnailReader
 from monitor.pipeline.worker_tasks import ROLES, EmbedBatch, Role, Task, UpdaterTools
+from monitor.pipeline.worker_tools import BatchEmbedder, ThumbnailReader
 from monitor.store import Store, Transaction
 from monitor.store.records import Version
 

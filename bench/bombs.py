@@ -36,7 +36,7 @@ from monitor.backbones.engine import Engine, open_engine
 from monitor.feed.batch_plan import plan_batches
 from monitor.feed.contract import Columns
 from monitor.feed.feed_storage import FeedStorage
-from monitor.pipeline.embed_batch import BatchEmbedder
+from monitor.pipeline.worker_tools import BatchEmbedder
 from tests.feed import bombs
 from tests.feed.make import encoded, picture
 

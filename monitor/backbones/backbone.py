@@ -16,9 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from monitor.backbones.backbone_card import BackboneCard, card_place, read_card, write_card
-from monitor.backbones.backbone_spec import PRETRAINED, RANDOM, BackboneSpec, check_name
+from monitor.backbones.backbone_spec import PRETRAINED, RANDOM, BackboneSpec, cache_root, check_name
 from monitor.backbones.errors import LayersUnavailable, SizeUnavailable, WeightsChanged
-from monitor.backbones.feature_cache import cache_root
 from monitor.backbones.pretrained import embedded_file
 from monitor.backbones.transform import Preprocessing
 from monitor.backbones.weights import fit_weights, read_weights, sha256_of_state

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from monitor.backbones.backbone import ARCHITECTURES, load_backbone
-from monitor.backbones.backbone_spec import RANDOM, BackboneSpec
+from monitor.backbones.backbone_spec import RANDOM, BackboneSpec, cache_root
 from monitor.backbones.engine import open_engine
-from monitor.backbones.feature_cache import cache_root
 
 #: Images of one measurement: enough for a second or so on two cores.
 MEASURED = 32

@@ -6,6 +6,7 @@ Names are checked without loading torch or timm: a misspelt one is told at once.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -125,3 +126,19 @@ def timm_names() -> frozenset[str]:
 def _architecture(name: str) -> str:
     """Without the tag of the weights."""
     return name.partition(".")[0]
+
+
+ENVIRONMENT = "CONCLAD_CACHE"
+
+
+def cache_root(chosen: Path | None = None) -> Path:
+    """The folder for what can be computed or downloaded again.
+
+    What the caller chose, else ``CONCLAD_CACHE``, else ``conclad`` in the user's cache folder.
+    """
+    if chosen is not None:
+        return chosen.expanduser()
+    if named := os.environ.get(ENVIRONMENT):
+        return Path(named).expanduser()
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "conclad"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,21 +23,6 @@ from numpy.typing import NDArray
 from monitor.backbones.weights import write_atomically
 from monitor.images.reject_reasons import Reason, Rejected
 from monitor.novelty.fingerprint import Fingerprint
-
-ENVIRONMENT = "CONCLAD_CACHE"
-
-
-def cache_root(chosen: Path | None = None) -> Path:
-    """The folder for what can be computed or downloaded again.
-
-    What the caller chose, else ``CONCLAD_CACHE``, else ``conclad`` in the user's cache folder.
-    """
-    if chosen is not None:
-        return chosen.expanduser()
-    if named := os.environ.get(ENVIRONMENT):
-        return Path(named).expanduser()
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "conclad"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,8 +8,7 @@ from pathlib import Path
 import safetensors.torch
 
 from monitor.backbones.backbone import load_backbone
-from monitor.backbones.backbone_spec import BackboneSpec
-from monitor.backbones.feature_cache import cache_root
+from monitor.backbones.backbone_spec import BackboneSpec, cache_root
 from monitor.backbones.pretrained import kept_file
 from monitor.backbones.weights import write_atomically
 

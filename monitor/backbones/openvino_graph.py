@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 from monitor.backbones.backbone import Backbone
+from monitor.backbones.backbone_spec import cache_root
 from monitor.backbones.errors import EngineUnavailable
-from monitor.backbones.feature_cache import cache_root
 
 # The translator reports each use to its makers over the network. A monitor must not; without
 # this module it falls back to a stub of its own that keeps silent.

@@ -61,7 +61,7 @@ def fetch(name: str, source: Path | None, sha256: str | None, output: Output) ->
 
     Shows the hash of the weights, to be pinned with backbone.sha256.
     """
-    from monitor.backbones.feature_cache import cache_root
+    from monitor.backbones.backbone_spec import cache_root
 
     check_name(name)
     if source is not None and not source.expanduser().is_file():

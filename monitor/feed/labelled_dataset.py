@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from monitor.backbones.backbone_spec import cache_root
 from monitor.backbones.embed_images import embed_images
 from monitor.backbones.engine import Engine, Features
-from monitor.backbones.feature_cache import Chunk, FeatureCache, cache_root
+from monitor.backbones.feature_cache import Chunk, FeatureCache
 from monitor.feed.batch_plan import PlannedBatch, plan_batches
 from monitor.feed.batch_reader import BatchReader
 from monitor.feed.class_folders import class_folder, class_images

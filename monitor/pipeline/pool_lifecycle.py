@@ -57,7 +57,6 @@ from monitor.pipeline.publish_version import (
     publish_version,
     store_thumbnails,
 )
-from monitor.pipeline.row_thumbnails import RowThumbnail
 from monitor.pipeline.worker_tasks import (
     AdvanceInnerLoop,
     ClusterPool,
@@ -66,6 +65,7 @@ from monitor.pipeline.worker_tasks import (
     RenderThumbnails,
     SettlePool,
 )
+from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import Store, Transaction
 from monitor.store.atomic_files import declare, fault_point
 from monitor.store.errors import (

@@ -20,7 +20,7 @@ from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import Discovery
 from monitor.pipeline.pool_samples import PoolSamples
 from monitor.pipeline.pool_steps import accept_shift
-from monitor.pipeline.row_thumbnails import RowThumbnail
+from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import NewClass, Occurrence, Store, Transaction, VersionUpdate, commit_version
 from monitor.store.exemplars import (
     Exemplar,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -28,12 +28,9 @@ from monitor.pipeline.inner_loop_driver import (
 )
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, inspect_pool
 from monitor.pipeline.pool_settlement import PoolSettlement, SettlementInput, settle
-from monitor.pipeline.row_thumbnails import RowThumbnail, ThumbnailReader
+from monitor.pipeline.worker_tools import BatchEmbedder, RowThumbnail, ThumbnailReader
 from monitor.store import ScoredBatch
 from monitor.store.spooled_features import SpoolPlace, spool_features
-
-if TYPE_CHECKING:
-    from monitor.pipeline.embed_batch import BatchEmbedder
 
 Role = Literal["embedder", "scorer", "querier", "updater"]
 ROLES: tuple[Role, ...] = ("embedder", "scorer", "querier", "updater")

@@ -12,11 +12,10 @@ import pytest
 
 from monitor.cli import run as run_module
 from monitor.cli.output import CLEAR_LINE, Output
-from monitor.cli.run import RunLog
+from monitor.cli.run import RunGlance, RunLog, glance, line, next_steps
 from monitor.config import Config
 from monitor.store import Store
 from monitor.store.records import Count
-from monitor.telemetry.run_glance import RunGlance, glance, line, next_steps
 from tests.jobs.feeds import config_for
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

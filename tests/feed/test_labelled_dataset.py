@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from monitor.backbones.backbone import load_backbone
-from monitor.backbones.backbone_spec import BackboneSpec
+from monitor.backbones.backbone_spec import BackboneSpec, cache_root
 from monitor.backbones.engine import Engine, Features, Images, open_engine
-from monitor.backbones.feature_cache import Chunk, FeatureCache, cache_root
+from monitor.backbones.feature_cache import Chunk, FeatureCache
 from monitor.feed import labelled_dataset as dataset
 from monitor.feed.contract import Columns
 from monitor.feed.errors import ContractError

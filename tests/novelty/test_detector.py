@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from monitor.novelty.detector import Calibration, Detector, held_out
-from monitor.novelty.detector_state import from_state, to_state
 from monitor.novelty.errors import (
     ClassTooSmall,
     DimensionMismatch,
@@ -22,6 +21,7 @@ from monitor.novelty.errors import (
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.novelty.paper.settings import PaperSettings
 from monitor.novelty.robust.settings import RobustSettings
+from monitor.store.snapshots import from_state, to_state
 from tests.novelty.worlds import World, name
 
 

@@ -10,7 +10,6 @@ import pytest
 from monitor.novelty.arrays import Floats
 from monitor.novelty.class_separation import auroc
 from monitor.novelty.detector import Detector
-from monitor.novelty.detector_state import from_state, to_state
 from monitor.novelty.drift.adaptation import adapt, adapted
 from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
@@ -21,6 +20,7 @@ from monitor.novelty.robust.class_posterior import ClassPosterior, pool_posterio
 from monitor.novelty.robust.graph_labeller import GraphLabeller
 from monitor.novelty.robust.pool_belief import shifted_answers, with_shifted_classes
 from monitor.novelty.robust.settings import RobustSettings
+from monitor.store.snapshots import from_state, to_state
 from tests.novelty.worlds import World, name
 
 KNOWN, NEW = 4, 5

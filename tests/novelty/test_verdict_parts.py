@@ -12,13 +12,13 @@ from sklearn.metrics import roc_auc_score
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Calibration, Detector
-from monitor.novelty.detector_state import from_state, to_state
 from monitor.novelty.errors import InvalidDetector, InvalidSettings
 from monitor.novelty.paper.settings import PaperSettings
 from monitor.novelty.robust.settings import RobustSettings
 from monitor.novelty.robust.verdict_score import ModeMeans, Opinions, Whitening
 from monitor.novelty.settings import MethodSettings
 from monitor.novelty.subspace import References
+from monitor.store.snapshots import from_state, to_state
 from tests.novelty.worlds import BackboneWorld, World, name
 
 KNOWN = 4

@@ -21,7 +21,7 @@ from monitor.pipeline.publish_version import (
     next_missing_thumbnails,
     store_thumbnails,
 )
-from monitor.pipeline.row_thumbnails import RowThumbnail
+from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import Store, check, purge
 from monitor.store.exemplars import exemplars_of, want_pictures
 from monitor.store.states import ClassOrigin

@@ -15,7 +15,6 @@ from monitor.feed.feed_storage import FeedFile, FeedStorage
 from monitor.jobs.from_config import open_engine_of
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.settings import DriftSettings
-from monitor.pipeline.embed_batch import BatchEmbedder
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput, RoundToAsk
 from monitor.pipeline.pool_inspection import SourceHistory
 from monitor.pipeline.worker_tasks import (
@@ -29,6 +28,7 @@ from monitor.pipeline.worker_tasks import (
     Task,
     UpdaterTools,
 )
+from monitor.pipeline.worker_tools import BatchEmbedder
 from monitor.store import ScoredBatch
 from monitor.store.output_files import STATS
 from tests.jobs.feeds import config_for, picture, write_feed

@@ -18,8 +18,8 @@ from monitor.jobs.score_batch import EmbeddedBatch, score_batch
 from monitor.novelty.detector import Detector
 from monitor.pipeline.pool_lifecycle import Advanced, PoolLifecycle
 from monitor.pipeline.pool_steps import CurrentDetector
-from monitor.pipeline.row_thumbnails import RowThumbnail
 from monitor.pipeline.worker_tasks import PoolTask, RenderThumbnails, UpdaterTools
+from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import (
     NewClass,
     Store,

@@ -12,7 +12,6 @@ import pyarrow as pa
 from sqlalchemy import select
 
 from monitor.novelty.detector import Detector
-from monitor.novelty.detector_state import to_state
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.store import CommittedBatch, ScoredBatch, Store, commit_batches, commit_settled
 from monitor.store.atomic_files import is_temporary
@@ -28,6 +27,7 @@ from monitor.store.output_files import (
 )
 from monitor.store.pools import FINISHED_POOLS, PoolEvent
 from monitor.store.records import Batch, FileStat, Lease, PoolSample, Settlement
+from monitor.store.snapshots import to_state
 from monitor.store.tables import metadata
 
 CAPTURED = datetime(2024, 5, 17, 5, 0, tzinfo=UTC)
