@@ -32,10 +32,11 @@ from monitor.feed.errors import (
     SourceUnavailable,
 )
 from monitor.feed.feed_storage import FeedFile, FeedStorage
+from monitor.feed.new_files import FeedWatch, Sight
 from monitor.jobs.from_config import columns_of
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
-from monitor.pipeline.file_intake import FeedWatch, FileIntake, IntakeResult, Sight, set_file_aside
+from monitor.pipeline.file_intake import FileIntake, IntakeResult, set_file_aside
 from monitor.pipeline.worker_tasks import EmbedBatch
 from monitor.plain_text import visible
 from monitor.store import Store

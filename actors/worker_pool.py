@@ -34,7 +34,6 @@ from monitor.store.records import Version
 
 if TYPE_CHECKING:
     from monitor.backbones.engine import Engine
-    from monitor.pipeline.embed_batch import BatchEmbedder
 
 
 #: At the coordinator: the version in use, and the one that the pool under way began with.
@@ -165,9 +164,6 @@ class Embedder(Worker):
 
 def embedder_tools(config: Config, engine: Engine) -> BatchEmbedder:
     """What embeds the batches of a feed."""
-    # Here rather than above: only an embedder needs the backbone's framework.
-    from monitor.pipeline.embed_batch import BatchEmbedder
-
     return BatchEmbedder(
         FeedStorage.at(config.feed.path),
         columns_of(config),

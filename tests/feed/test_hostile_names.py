@@ -15,8 +15,8 @@ from monitor.errors import ConcladError
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.errors import FileRefused
 from monitor.feed.feed_storage import FeedStorage
+from monitor.feed.new_files import FeedWatch
 from monitor.images.reject_reasons import Reason, Rejected
-from monitor.pipeline.file_intake import FeedWatch
 from monitor.plain_text import NAME_LONGEST, name_problem, path_problem, visible
 from tests.feed.make import encoded, picture, read_batch, table, write
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
+from monitor.feed import new_files as watching
 from monitor.feed.errors import SourceMissing
 from monitor.feed.feed_storage import FeedStorage
-from monitor.pipeline import file_intake as watching
-from monitor.pipeline.file_intake import TICK_SECONDS, YOUNG_SECONDS, FeedWatch, Sight
+from monitor.feed.new_files import TICK_SECONDS, YOUNG_SECONDS, FeedWatch, Sight
 
 
 class Clock:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from monitor.novelty.detector import Detector
-from monitor.novelty.detector_state import from_state, to_state
 from monitor.novelty.errors import InvalidDetector
 from monitor.novelty.presets import preset_settings
+from monitor.store.snapshots import from_state, to_state
 from tests.novelty.worlds import World
 
 PRESETS = pytest.mark.parametrize("preset", ["robust", "paper"])
