@@ -267,7 +267,7 @@ class Detector:
         index = np.repeat(np.arange(len(self.classes)), counts)
         features = np.concatenate([c.references for c in self.classes])
         errors = self._squared_fre(features)
-        errors[np.arange(len(index)), index] = np.concatenate([_honest(c) for c in self.classes])
+        errors[np.arange(len(index)), index] = np.concatenate([c.own for c in self.classes])
         return References(features, index, errors)
 
     def reference_fre(self) -> Floats:
@@ -470,16 +470,6 @@ class Detector:
 
     def _of(self, classes: Sequence[KnownClass]) -> Detector:
         return Detector.of(classes, fingerprint=self.fingerprint, settings=self.settings)
-
-
-def _honest(known: KnownClass) -> Floats:
-    """The error of each reference of a class to it; of modes, only its own has seen a sample."""
-    if len(known.modes) == 1 or not len(known.references):
-        return known.own
-    errors = np.stack([mode.fre(known.references) for mode in known.modes])
-    errors[errors.argmin(axis=0), np.arange(errors.shape[1])] = known.own
-    least: Floats = errors.min(axis=0)
-    return least
 
 
 def as_labels(labels: Sequence[str | None], count: int) -> np.ndarray:

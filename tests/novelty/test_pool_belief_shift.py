@@ -166,6 +166,21 @@ def test_a_learnt_shift_is_no_longer_news_but_a_new_class_is(
         assert known.modes[0] is first.modes[0], "what was fitted at first never moves"
 
 
+def test_a_learnt_shift_leaves_the_verdicts_on_clean_images_as_they_were() -> None:
+    """In many directions: a further mode has those of the first, which references took part in."""
+    wide = World(classes=4, dimension=200, seed=5)
+    detector = wide.detector(KNOWN)
+    dirt = np.random.default_rng(3).normal(size=200).astype(np.float32)
+    pool, labels = drawn(wide, 60, dirt)
+    names = [known.name for known in detector.classes]
+    told = {i: names.index(labels[i]) for i in (0, 70, 130, 200)}
+    found = adapt(sketch(detector, 50.0), pool, told)
+    assert len(found.adapted) == KNOWN
+    clean, _ = drawn(wide, 100)
+    before, after = (d.score(clean).novel.mean() for d in (detector, found.detector))
+    assert abs(after - before) < 0.05
+
+
 def test_a_class_is_never_carried_further_than_allowed(world: World, detector: Detector) -> None:
     """Ten small steps, each learnt: the modes stay within the bound of the first look."""
     now, furthest = detector, 1.5
