@@ -34,7 +34,7 @@ PATIENCE = float(os.environ.get("CONCLAD_PATIENCE", "60"))
 DESKTOP, PHONE = (1440, 900), (390, 844)
 
 #: Pages whose script says when it is done.
-READY = ("/", "/questions", "/images", "/map")
+READY = ("/", "/questions", "/images", "/map", "/classes", "/history")
 
 LISTEN = """
 window.said = [];

@@ -83,6 +83,7 @@ def test_signing_in_is_accessible_too(
         token = add_token(store, "ada", Role.ANNOTATOR)
     with served(config_of(state)) as url:
         other = Browser(browser.driver, url)
+        other.resize(DESKTOP)
         other.driver.get(url + "/questions")
         other.one("#token").send_keys("wrong", Keys.ENTER)
         other.until(lambda: "not known here" in other.body().text)

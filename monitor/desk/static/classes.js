@@ -187,3 +187,4 @@ document.getElementById("choose-none")?.addEventListener("click", () => {
   for (const box of document.querySelectorAll(".choose:checked")) box.checked = false;
   document.getElementById("toolbar").hidden = true;
 });
+document.body.dataset.ready = "yes";

@@ -68,3 +68,4 @@ function regroup() {
   days.replaceChildren(...parts);
 }
 regroup();
+document.body.dataset.ready = "yes";
