@@ -57,6 +57,7 @@ def measure(
 ) -> GroupRates:
     """Let groups work off a feed each, side by side."""
     features, names = blobs(10, 4000)
+    folder.mkdir(parents=True, exist_ok=True)
     table = folder / "features.npy"
     np.save(table, features)
     engine = partial(paced_engine, table, rate, ROWS)
