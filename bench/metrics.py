@@ -20,7 +20,7 @@ import numpy as np
 
 from monitor.config.telemetry_section import MetricsSection
 from monitor.store import ScoredBatch, Store, commit_batches
-from monitor.store.output_files import REJECTED, VERDICTS, table
+from monitor.store.output_columns import REJECTED, VERDICTS, table
 from monitor.store.records import Batch, Count, FileStat
 from monitor.telemetry import exporter as exporter_module
 from monitor.telemetry.exporter import Exporter

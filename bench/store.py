@@ -25,7 +25,7 @@ import pyarrow as pa
 from sqlalchemy import insert
 
 from monitor.store import ScoredBatch, Store, commit_batches
-from monitor.store.output_files import REJECTED, VERDICTS, features_schema, table
+from monitor.store.output_columns import REJECTED, VERDICTS, features_schema, table
 from monitor.store.records import Batch, Count, FileStat
 from monitor.store.states import BatchState, FileState
 from monitor.store.tables import batches, files, seen

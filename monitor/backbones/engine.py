@@ -145,7 +145,7 @@ def open_engine(
 
     `auto` takes CUDA if there is a GPU, else OpenVINO if it is installed, else torch. Precision
     `auto` is float32 on a CPU, where only a look at labelled images can allow less (see
-    `monitor.jobs.engine_choice`); on a GPU it is float16, whose error is a tenth of bfloat16's.
+    `monitor.jobs.input_choice`); on a GPU it is float16, whose error is a tenth of bfloat16's.
     Features of different precision do not mix, which the fingerprint sees to. `threads` is for
     CPUs; by default as many as this process may use. `cache` is where translated networks are
     kept; see `cache_root`.

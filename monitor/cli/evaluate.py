@@ -418,8 +418,8 @@ def _engine_as_fitted(
 ) -> Engine:
     """What ``conclad fit`` would embed these images with."""
     from monitor.config.schema import BackboneSection, ColumnsSection, Config, FeedSection
-    from monitor.jobs.engine_choice import with_chosen_input
     from monitor.jobs.from_config import open_engine_of
+    from monitor.jobs.input_choice import with_chosen_input
 
     config, choice = with_chosen_input(
         Config(

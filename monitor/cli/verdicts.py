@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
+from monitor.cli.export_formats import check_export, export, with_export
 from monitor.cli.options import with_config
-from monitor.cli.table_export import check_export, export, with_export
 from monitor.config.load import Loaded
 from monitor.jobs.from_config import open_existing_store
-from monitor.store.output_files import DISCOVERIES
+from monitor.store.output_columns import DISCOVERIES
 from monitor.store.read_verdicts import (
     STANDING,
     VERDICT_WORDS,

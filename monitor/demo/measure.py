@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from monitor.demo.story import Story
 from monitor.demo.story_files import Written
 from monitor.store import Store
-from monitor.store.output_files import NEW, NOVEL, UNDECIDED
+from monitor.store.output_columns import NEW, NOVEL, UNDECIDED
 from monitor.store.read_verdicts import read_verdicts
 from monitor.store.states import PoolState
 

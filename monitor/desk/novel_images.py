@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from monitor.images.image_identity import image_key as digest_of
 from monitor.people.teach_images import set_aside
 from monitor.store.atomic_files import Folder
-from monitor.store.output_files import NOVEL, read_table
+from monitor.store.output_columns import NOVEL, read_table
 from monitor.store.records import ClassRow
 from monitor.store.states import VersionState
 from monitor.store.store import Store
@@ -306,7 +306,7 @@ def _with_ids(table: pa.Table) -> pa.Table:
 
 
 def _nothing() -> pa.Table:
-    from monitor.store.output_files import VERDICTS
+    from monitor.store.output_columns import VERDICTS
 
     schema = pa.schema([VERDICTS.field(name) for name in _COLUMNS])
     return _with_ids(schema.empty_table())

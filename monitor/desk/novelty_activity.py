@@ -10,7 +10,7 @@ from functools import lru_cache
 import pyarrow.compute as pc
 
 from monitor.store.atomic_files import Folder
-from monitor.store.output_files import NOVEL, read_table
+from monitor.store.output_columns import NOVEL, read_table
 from monitor.store.store import Store
 
 FILES = 400

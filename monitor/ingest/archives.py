@@ -18,9 +18,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from monitor.ingest.errors import Unreadable
+from monitor.ingest.file_kinds import FileKind, is_passed_over, kind_of
 from monitor.ingest.image_files import LARGEST, picture_of
 from monitor.ingest.image_names import Reading, name_image, whole_file
-from monitor.ingest.kinds import SourceKind, is_passed_over, kind_of
 from monitor.ingest.reader_items import Finished, Handed, Item, Known, LeftOut
 from monitor.ingest.source_files import SourceFile, Stamp
 
@@ -41,7 +41,7 @@ class Member:
 def read_archive(file: SourceFile, stamp: Stamp, reading: Reading) -> Iterator[Handed]:
     """Every image of an archive, in the archive's order."""
     done = whole_file(file, stamp, reading.options)
-    members = _zip_members if file.kind is SourceKind.ZIP else _tar_members
+    members = _zip_members if file.kind is FileKind.ZIP else _tar_members
     sample: list[Member] = []
     try:
         for member in members(file, stamp, reading):
@@ -129,7 +129,7 @@ def _tar_members(
 
 
 def _is_image(name: str) -> bool:
-    return kind_of(name) in (SourceKind.IMAGE, SourceKind.TIFF)
+    return kind_of(name) in (FileKind.IMAGE, FileKind.TIFF)
 
 
 def _is_wanted(name: str) -> bool:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from monitor.ingest.archives import read_archive
 from monitor.ingest.errors import Unreadable
+from monitor.ingest.file_kinds import FileKind, is_whole
 from monitor.ingest.image_files import hand_over, item_of, read_whole
 from monitor.ingest.image_names import Reading, whole_file
-from monitor.ingest.kinds import SourceKind, is_whole
 from monitor.ingest.parquet_tables import read_table
 from monitor.ingest.reader_items import Finished, Handed, Idle, Item, Known, LeftOut
 from monitor.ingest.source_files import Settling, SourceFile, Stamp, Walk
@@ -66,9 +66,7 @@ class FileSource:
         """How many images there are, if that can be told without opening anything."""
         if isinstance(self.files, Walk):
             return self.files.count()
-        return (
-            len(self.files) if all(file.kind is SourceKind.IMAGE for file in self.files) else None
-        )
+        return len(self.files) if all(file.kind is FileKind.IMAGE for file in self.files) else None
 
     def _pass(self, files: Iterable[SourceFile], late: list[SourceFile]) -> Iterator[Handed]:
         """Hand over what is finished; what is not goes to ``late``."""
@@ -76,7 +74,7 @@ class FileSource:
             if self.stop.is_set():
                 return
             try:
-                if file.kind is SourceKind.IMAGE:
+                if file.kind is FileKind.IMAGE:
                     yield from self._image(file, late)
                 else:
                     yield from self._container(file, late)
@@ -129,15 +127,15 @@ def _reader(file: SourceFile, reading: Reading) -> tuple[Reader, str]:
 
     Readers of scenes and videos are imported when one comes: most feeds have neither.
     """
-    if file.kind is SourceKind.VIDEO:
+    if file.kind is FileKind.VIDEO:
         from monitor.ingest.video import read_video
 
         return read_video, reading.options.video.key()
-    if file.kind is SourceKind.STAC:
+    if file.kind is FileKind.STAC:
         from monitor.ingest.stac import read_item, settings_of
 
         return read_item, settings_of(reading.options)
-    if file.kind is SourceKind.TIFF:
+    if file.kind is FileKind.TIFF:
         from monitor.ingest.satellite_scenes import is_scene, read_scene
 
         kind = is_scene(file)
@@ -146,7 +144,7 @@ def _reader(file: SourceFile, reading: Reading) -> tuple[Reader, str]:
         if kind:
             return read_scene, reading.options.scenes.key()
         return _plain_tiff, ""
-    return (read_table if file.kind is SourceKind.TABLE else read_archive), ""
+    return (read_table if file.kind is FileKind.TABLE else read_archive), ""
 
 
 def _plain_tiff(file: SourceFile, stamp: Stamp, reading: Reading) -> Iterator[Handed]:

@@ -26,8 +26,8 @@ from monitor.ingest.ingest_options import Options
 from monitor.ingest.ingest_tally import Tally
 from monitor.ingest.parallel_sources import one_after_the_other, side_by_side
 from monitor.ingest.reader_items import Finished, Handed, Idle, Known, LeftOut, Picture, Repeated
-from monitor.ingest.source_arguments import Source, recognise
 from monitor.ingest.source_files import Walk
+from monitor.ingest.source_kinds import Source, recognise
 from monitor.ingest.wait_for_space import Space
 from monitor.jobs.progress import JobProgress, Report, silent
 from monitor.plain_text import name_problem

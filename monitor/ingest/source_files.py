@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitor.ingest.kinds import SourceKind, is_passed_over, kind_by_bytes, kind_of
+from monitor.ingest.file_kinds import FileKind, is_passed_over, kind_by_bytes, kind_of
 from monitor.ingest.reader_items import as_text
 
 
@@ -27,7 +27,7 @@ class SourceFile:
     """Below the source's folder, with forward slashes."""
     root: str
     """The source's own name: of its folder, or of the file if that is the source."""
-    kind: SourceKind
+    kind: FileKind
 
 
 @dataclass(slots=True)
@@ -68,10 +68,10 @@ class Walk:
                             real = Path(entry.path).resolve()
                             if real not in above and real != self.avoid:
                                 folders.append((entry.path, (*above, real)))
-                        elif kind_of(entry.name) is SourceKind.IMAGE:
+                        elif kind_of(entry.name) is FileKind.IMAGE:
                             total += 1
                         elif (
-                            kind_of(entry.name) not in (None, SourceKind.STAC)
+                            kind_of(entry.name) not in (None, FileKind.STAC)
                             or "." not in entry.name
                         ):
                             return None
@@ -103,12 +103,12 @@ class Walk:
             kind = kind_of(name) or self._look(path, name)
             # In a folder a JSON file is a note beside an image far more often than a STAC item, and
             # an item's scene lies beside it as a file of its own.
-            if kind is None or kind is SourceKind.STAC:
+            if kind is None or kind is FileKind.STAC:
                 self.ignored[Path(name).suffix.lower() or "no suffix"] += 1
             else:
                 yield SourceFile(path, as_text(prefix + name), root, kind)
 
-    def _look(self, path: str, name: str) -> SourceKind | None:
+    def _look(self, path: str, name: str) -> FileKind | None:
         """Only of names without a suffix: others say clearly enough that they are not ours."""
         if "." in name:
             return None

@@ -15,7 +15,6 @@ import numpy as np
 from monitor.config import Config
 from monitor.feed.class_gallery import Gallery
 from monitor.feed.labelled_dataset import EmbeddedDataset, LabelledImage, embed_dataset
-from monitor.jobs.engine_choice import EngineChoice, with_chosen_input
 from monitor.jobs.errors import AlreadyFitted
 from monitor.jobs.from_config import (
     as_fitted,
@@ -25,6 +24,7 @@ from monitor.jobs.from_config import (
     open_store,
     settings_of,
 )
+from monitor.jobs.input_choice import EngineChoice, with_chosen_input
 from monitor.jobs.label_doubts import DoubtedLabel, LookAlikes, doubted_labels, look_alikes
 from monitor.jobs.progress import JobProgress, Report, silent
 from monitor.novelty.detector import Detector

@@ -18,7 +18,7 @@ from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.shift_correction import ShiftCorrection, score_corrected
 from monitor.store import ScoredBatch, Transaction
-from monitor.store.output_files import KNOWN, NOVEL, REJECTED, VERDICTS, features_schema, table
+from monitor.store.output_columns import KNOWN, NOVEL, REJECTED, VERDICTS, features_schema, table
 from monitor.store.shared_names import SHIFT_REVISION, SHIFTS
 
 

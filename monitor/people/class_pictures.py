@@ -15,7 +15,7 @@ from monitor.store.exemplars import (
     shown_by_exemplars,
     thumbnail_name,
 )
-from monitor.store.output_files import BY_PSEUDO_LABEL
+from monitor.store.output_columns import BY_PSEUDO_LABEL
 from monitor.store.states import QuestionState
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import answers, questions

@@ -15,7 +15,7 @@ from monitor.people.class_corrections import Changed, living, operation_id, publ
 from monitor.people.errors import NotPossible
 from monitor.store.errors import NotFound
 from monitor.store.exemplars import exemplars_of, keep_exemplars, thumbnail_name
-from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, feature_matrix, read_table
+from monitor.store.output_columns import BY_PERSON, BY_PSEUDO_LABEL, feature_matrix, read_table
 from monitor.store.records import Count, Occurrence
 from monitor.store.retention import forget_thumbnails
 from monitor.store.shared_names import WRONG_LABELS

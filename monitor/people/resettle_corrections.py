@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monitor.store.output_files import BY_PERSON, KNOWN, NEW, SETTLED, UNDECIDED, table
+from monitor.store.output_columns import BY_PERSON, KNOWN, NEW, SETTLED, UNDECIDED, table
 from monitor.store.records import ClassRow, Event, Lease
-from monitor.store.settled_verdicts import commit_settled, standing_rows
+from monitor.store.settled_commit import commit_settled, standing_rows
 from monitor.store.states import ClassOrigin
 from monitor.store.store import Store, Transaction
 

@@ -31,7 +31,7 @@ from monitor.pipeline.pool_samples import PoolSamples, read_samples
 from monitor.pipeline.pool_steps import confirmable
 from monitor.pipeline.publish_version import compare_versions, objection
 from monitor.store.errors import WrongState
-from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
+from monitor.store.output_columns import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
 from monitor.store.pool_images import find_in_pools, open_questions
 from monitor.store.records import ClassRow, Occurrence, Version
 from monitor.store.snapshots import load_snapshot

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
-from monitor.store.output_files import BY_PERSON, STATS, feature_matrix, read_table
-from monitor.store.output_files import final_name as named
+from monitor.store.output_columns import BY_PERSON, STATS, feature_matrix, read_table
+from monitor.store.output_columns import final_name as named
 from monitor.store.records import PoolMember, PoolSample, Question
 from monitor.store.states import AnswerKind, VersionState
 from monitor.store.store import Store, Transaction

@@ -30,7 +30,7 @@ from monitor.store import (
     commit_settled,
     commit_version,
 )
-from monitor.store.output_files import (
+from monitor.store.output_columns import (
     BY_PERSON,
     BY_PSEUDO_LABEL,
     DISCOVERIES,
@@ -38,7 +38,7 @@ from monitor.store.output_files import (
     read_table,
     table,
 )
-from monitor.store.output_files import final_name as named
+from monitor.store.output_columns import final_name as named
 from monitor.store.records import Count, Lease, Pool, Version
 
 

@@ -31,7 +31,7 @@ from monitor.store.exemplars import (
     unpainted,
     want_pictures,
 )
-from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
+from monitor.store.output_columns import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
 from monitor.store.records import Count, Lease, Version
 from monitor.store.states import ClassOrigin
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from monitor.store.records import Occurrence
     from monitor.store.recovery import Recovered, recover
     from monitor.store.retention import drop_spools, drop_thumbnails
-    from monitor.store.settled_verdicts import commit_settled
+    from monitor.store.settled_commit import commit_settled
     from monitor.store.snapshots import (
         load_detector,
         load_snapshot,

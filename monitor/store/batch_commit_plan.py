@@ -16,7 +16,7 @@ from monitor.images.image_identity import image_key
 from monitor.store.atomic_files import Folder
 from monitor.store.errors import BatchMismatch
 from monitor.store.ledger import BatchOutcome
-from monitor.store.output_files import DUPLICATE, KNOWN, NOVEL, REJECTED, VERDICTS, checked, table
+from monitor.store.output_columns import DUPLICATE, KNOWN, NOVEL, REJECTED, VERDICTS, checked, table
 from monitor.store.records import Batch, Count
 from monitor.store.shared_names import BATCHES, IMAGES, REJECTIONS
 from monitor.store.spooled_features import SpooledFeatures, loaded
@@ -71,7 +71,7 @@ class ScoredBatch:
     """Everything that was computed for a batch, still in memory.
 
     Rows of ``verdicts`` and ``rejected`` together must be the rows of the batch. ``features`` holds
-    the rows that join the pool ``pool_id`` (``output_files.features_schema``), or names the file
+    the rows that join the pool ``pool_id`` (``output_columns.features_schema``), or names the file
     in which a worker has staged them. With ``exceedance``, the share of known images above T_inner,
     the scores are counted. ``shift_revision`` says which corrections of shifted sources the
     verdicts were given with.

@@ -1,6 +1,6 @@
 """Merging many small output files into few, without a reader ever seeing a row twice.
 
-The reader's rule (``output_files.py``) makes this possible: a merged file hides the files it was
+The reader's rule (``output_columns.py``) makes this possible: a merged file hides the files it was
 made of from the moment it has its name, so there is no instant at which both count, or neither.
 
 1. Leftovers of a compaction that died are cleared: a merged file that the store does not know
@@ -28,9 +28,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from monitor.store.atomic_files import Folder, declare, fault_point
-from monitor.store.output_files import KINDS, Span, covered, final_name, output_name
+from monitor.store.output_columns import KINDS, Span, covered, final_name, output_name
 from monitor.store.records import Lease, OutputFile
-from monitor.store.settled_verdicts import KEY, last_of_each
+from monitor.store.settled_commit import KEY, last_of_each
 from monitor.store.store import Store, Transaction
 
 declare(

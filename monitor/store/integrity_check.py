@@ -15,7 +15,7 @@ from monitor.store.errors import SnapshotError
 from monitor.store.exemplars import THUMBNAILS, shown_by_exemplars, thumbnail_name
 from monitor.store.integrity_findings import Finding, Severity
 from monitor.store.integrity_settled import settled_findings
-from monitor.store.output_files import KINDS, STAGING, Span, count_rows, spool_folder, standing
+from monitor.store.output_columns import KINDS, STAGING, Span, count_rows, spool_folder, standing
 from monitor.store.records import OutputFile, PoolMember
 from monitor.store.recovery import promises
 from monitor.store.shared_names import IMAGES

@@ -8,7 +8,7 @@ from functools import lru_cache
 from sqlalchemy import select
 
 from monitor.store.atomic_files import Folder
-from monitor.store.output_files import read_table
+from monitor.store.output_columns import read_table
 from monitor.store.states import QuestionState
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import chunks, pool_members, questions

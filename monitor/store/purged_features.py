@@ -24,7 +24,7 @@ from sqlalchemy import select
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.store.errors import WrongState
-from monitor.store.output_files import feature_matrix, final_name, read_table
+from monitor.store.output_columns import feature_matrix, final_name, read_table
 from monitor.store.pools import FINISHED_POOLS
 from monitor.store.records import Version
 from monitor.store.snapshots import load_snapshot, publish_snapshot

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.store.errors import NotFound, WrongState
-from monitor.store.output_files import KNOWN, NOVEL, SETTLED_VERDICTS, VERDICTS, final_name
+from monitor.store.output_columns import KNOWN, NOVEL, SETTLED_VERDICTS, VERDICTS, final_name
 from monitor.store.records import ClassRow, OutputFile
-from monitor.store.settled_verdicts import KEY, LOOKS, May, row_groups, standing_rows
+from monitor.store.settled_commit import KEY, LOOKS, May, row_groups, standing_rows
 from monitor.store.store import Store, Transaction
 
 #: What a filter can ask for: a settled verdict, or an immediate one that nothing has settled yet.

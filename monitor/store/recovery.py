@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from monitor.store.atomic_files import declare, fault_point
-from monitor.store.output_files import STAGING
+from monitor.store.output_columns import STAGING
 from monitor.store.records import Lease
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import chunks, outputs, pool_members

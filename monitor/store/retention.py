@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, select, update
 
 from monitor.store.atomic_files import declare, fault_point
 from monitor.store.exemplars import shown_by_exemplars, thumbnail_name
-from monitor.store.output_files import (
+from monitor.store.output_columns import (
     spool_folder,
 )
 from monitor.store.pools import FINISHED_POOLS, is_settled

@@ -17,7 +17,14 @@ from sqlalchemy import select, update
 from monitor.store.atomic_files import declare, fault_point
 from monitor.store.errors import StoreBusy, WrongState
 from monitor.store.exemplars import forget_exemplars, thumbnail_name
-from monitor.store.output_files import KINDS, Span, final_name, output_name, read_table, stage_table
+from monitor.store.output_columns import (
+    KINDS,
+    Span,
+    final_name,
+    output_name,
+    read_table,
+    stage_table,
+)
 from monitor.store.purged_features import Discovered, forget_features
 from monitor.store.records import OutputFile, Pool
 from monitor.store.retention import drop_spool, forget_thumbnails

@@ -1,4 +1,4 @@
-"""The states that things in the store can be in, and which may follow which."""
+"""The states that things in the store can be in; which pool state follows which is in pools.py."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from monitor.novelty.detector import Detector
 from monitor.store.atomic_files import Staged, declare, fault_point
 from monitor.store.errors import StoreError, WrongState
-from monitor.store.output_files import (
+from monitor.store.output_columns import (
     DISCOVERIES,
     Span,
     checked,

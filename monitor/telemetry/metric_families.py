@@ -16,7 +16,7 @@ from monitor.config.telemetry_section import MetricsSection
 from monitor.errors import OUTAGES, ErrorKind
 from monitor.store.account import PLACES
 from monitor.store.disk_space import Disk
-from monitor.store.output_files import SETTLED_VERDICTS
+from monitor.store.output_columns import SETTLED_VERDICTS
 from monitor.store.states import FileState
 from monitor.telemetry.metric_families_detector import detector_families
 from monitor.telemetry.metric_family import Family, counter, gauge, labelled, moment

@@ -16,7 +16,7 @@ from actors.worker_pool import InlineWorkerPool
 from monitor.config import Config
 from monitor.people.class_corrections import rename
 from monitor.store import Store
-from monitor.store.settled_verdicts import standing_rows
+from monitor.store.settled_commit import standing_rows
 from tests.actors.story import expected_ids, image_ids, tell_story
 from tests.people import world
 from tests.store.building import settle_pool

@@ -13,7 +13,7 @@ import pytest
 from monitor.cli.root import run
 from monitor.jobs.fit_detector import fit
 from monitor.store import NewClass, Store, VersionUpdate, commit_version, load_snapshot
-from monitor.store.output_files import DISCOVERIES, table
+from monitor.store.output_columns import DISCOVERIES, table
 from monitor.store.read_verdicts import read_verdicts
 from monitor.store.states import ClassOrigin
 from tests.ingest.test_satellite_scenes import write_scene

@@ -414,7 +414,7 @@ def test_alerts_and_dashboards_are_those_of_the_repository(overlay: str) -> None
         for file in sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
         for group in yaml.safe_load(file.read_text())["groups"]
     ]
-    assert rule["spec"]["groups"] == groups, "run: python deploy/kuberay/rules.py"
+    assert rule["spec"]["groups"] == groups, "run: python deploy/kuberay/write_prometheus_rule.py"
     shown = {
         name: json.loads(text)
         for manifest in of_kind(overlay, "ConfigMap")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from monitor.store import ScoredBatch, Store
-from monitor.store.output_files import REJECTED, VERDICTS, features_schema, table
+from monitor.store.output_columns import REJECTED, VERDICTS, features_schema, table
 from monitor.store.pools import PoolEvent
 from tests.people import world
 from tests.store.building import CAPTURED, DIMENSION, commit_batch, plan_feed

@@ -89,7 +89,7 @@ def test_every_pool_with_new_images_is_judged_beside_a_discriminant_with_every_l
     assert later[-1]["right_new_settled"] > 0.8
 
 
-def test_settled_verdicts_stand_beside_what_every_label_would_give() -> None:
+def test_settled_commit_stand_beside_what_every_label_would_give() -> None:
     record = play(SMALL, 0.25)
     assert record["auroc_every_label"] > 0.95
     assert record["recall_at_3_every_label"] > 0.9

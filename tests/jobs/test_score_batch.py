@@ -14,7 +14,7 @@ from monitor.images.reject_reasons import Reason
 from monitor.jobs.score_batch import EmbeddedBatch, score_batch
 from monitor.novelty.detector import Detector
 from monitor.store.batch_commit_plan import verdict_totals
-from monitor.store.output_files import STATS, VERDICTS
+from monitor.store.output_columns import STATS, VERDICTS
 
 
 @pytest.fixture(scope="module")

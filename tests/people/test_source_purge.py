@@ -15,7 +15,7 @@ import pytest
 from monitor.people.pseudo_labels import assigned_to, mark_wrong
 from monitor.store import Store, check, purge
 from monitor.store.backup import back_up, restore
-from monitor.store.output_files import feature_matrix, read_table
+from monitor.store.output_columns import feature_matrix, read_table
 from monitor.store.pools import FINISHED_POOLS
 from monitor.store.records import Question
 from monitor.store.snapshots import load_snapshot

@@ -16,7 +16,7 @@ from monitor.people.version_manifest import current_knowledge
 from monitor.pipeline.pool_samples import answer_from_lessons, read_samples, taught_samples
 from monitor.pipeline.pool_steps import open_round
 from monitor.store import Store, check
-from monitor.store.output_files import read_table
+from monitor.store.output_columns import read_table
 from monitor.store.pool_images import find_in_pools
 from monitor.store.pools import PoolEvent
 from monitor.store.snapshots import load_snapshot

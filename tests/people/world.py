@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from monitor.novelty.detector import KnownClass
 from monitor.store import Store, commit_version
 from monitor.store.exemplars import Exemplar, keep_exemplars, put_thumbnail
-from monitor.store.output_files import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
+from monitor.store.output_columns import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Occurrence, Question
 from monitor.store.states import ClassOrigin, PoolState
@@ -95,7 +95,7 @@ def discover(store: Store, name: str = "dune", count: int = 20, *, pool: int = 1
 
     A third of the samples was answered by people, the others are pseudo-labels.
     """
-    from monitor.store.output_files import feature_matrix, read_table
+    from monitor.store.output_columns import feature_matrix, read_table
     from monitor.store.snapshots import load_snapshot
 
     with store.transaction() as tx:

@@ -11,7 +11,7 @@ from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, inspect_pool
-from monitor.store.output_files import STATS
+from monitor.store.output_columns import STATS
 from tests.pipeline.world import DIMENSION, images, known_detector
 
 DAY = 86_400.0

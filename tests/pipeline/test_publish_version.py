@@ -19,7 +19,7 @@ from monitor.pipeline.publish_version import compare_versions, publish_version
 from monitor.store import Severity, check
 from monitor.store.errors import WrongState
 from monitor.store.exemplars import unpainted
-from monitor.store.output_files import current, read_table
+from monitor.store.output_columns import current, read_table
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Version
 from monitor.store.states import ClassOrigin, PoolState, VersionState

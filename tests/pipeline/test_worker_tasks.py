@@ -30,7 +30,7 @@ from monitor.pipeline.worker_tasks import (
 )
 from monitor.pipeline.worker_tools import BatchEmbedder
 from monitor.store import ScoredBatch
-from monitor.store.output_files import STATS
+from monitor.store.output_columns import STATS
 from tests.jobs.feeds import config_for, picture, write_feed
 from tests.pipeline.world import NEW, images, known_detector
 

@@ -28,7 +28,7 @@ from monitor.store import (
     commit_version,
     load_snapshot,
 )
-from monitor.store.output_files import STATS
+from monitor.store.output_columns import STATS
 from monitor.store.records import Event, FileStat, Pool, Question
 from monitor.store.states import AnswerKind, ClassOrigin, PoolState
 from tests.jobs.feeds import config_for

@@ -15,7 +15,7 @@ from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.store import CommittedBatch, ScoredBatch, Store, commit_batches, commit_settled
 from monitor.store.atomic_files import is_temporary
-from monitor.store.output_files import (
+from monitor.store.output_columns import (
     DISCOVERIES,
     REJECTED,
     SETTLED,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from monitor.store import Store, check
 from monitor.store.errors import BatchMismatch, LeaseLost, TableMismatch, WrongState
-from monitor.store.output_files import current, feature_matrix, read_table
+from monitor.store.output_columns import current, feature_matrix, read_table
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Count
 from monitor.store.states import BatchState, FileState

@@ -19,7 +19,7 @@ from monitor.store import (
     release_version,
 )
 from monitor.store.errors import ClassNameTaken, LeaseLost, NotFound, WrongState
-from monitor.store.output_files import current, read_table
+from monitor.store.output_columns import current, read_table
 from monitor.store.records import Count
 from monitor.store.states import ClassOrigin, PoolState, VersionState
 from tests.store.building import assert_identical, discoveries, dump, small_detector

@@ -18,7 +18,7 @@ from monitor.store import (
 from monitor.store.compaction import LEAST_FILES
 from monitor.store.errors import NotFound, WrongState
 from monitor.store.read_verdicts import STANDING, read_verdicts
-from monitor.store.settled_verdicts import row_groups
+from monitor.store.settled_commit import row_groups
 from monitor.store.states import ClassOrigin
 from tests.store.building import CAPTURED, commit_batch, plan_feed, scored, settle_pool
 from tests.store.conftest import Clock
@@ -62,7 +62,7 @@ def test_unsettled_images_have_their_immediate_verdict(pools: Store) -> None:
     assert read(pools, verdict="new") == []
 
 
-def test_settled_verdicts_stand_beside_them(pools: Store) -> None:
+def test_settled_commit_stand_beside_them(pools: Store) -> None:
     settle_pool(pools, 2)
     rows = {int(row["image_id"].rpartition(":")[2]): row for row in read(pools)}
     assert list(rows) == list(range(20))

@@ -19,7 +19,7 @@ from monitor.store import (
     repair,
 )
 from monitor.store.errors import LeaseLost
-from monitor.store.output_files import STAGING, current
+from monitor.store.output_columns import STAGING, current
 from monitor.store.records import OutputFile, PoolMember
 from monitor.store.recovery import Recovered
 from monitor.store.states import PoolState

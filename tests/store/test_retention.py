@@ -16,7 +16,7 @@ from monitor.store import (
 )
 from monitor.store.errors import WrongState
 from monitor.store.exemplars import put_thumbnail
-from monitor.store.output_files import current
+from monitor.store.output_columns import current
 from monitor.store.pools import PoolEvent
 from tests.store.building import (
     CAPTURED,

@@ -16,7 +16,7 @@ import numpy as np
 from monitor.novelty.drift.source_drift import DriftVerdict
 from monitor.store import NewClass, Occurrence, ScoredBatch, Store, VersionUpdate
 from monitor.store import commit_version as publish
-from monitor.store.output_files import REJECTED, VERDICTS, table
+from monitor.store.output_columns import REJECTED, VERDICTS, table
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Count, FileStat, Lease, Question, Version
 from monitor.store.states import AnswerKind, ClassOrigin

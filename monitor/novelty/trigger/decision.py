@@ -1,7 +1,7 @@
 """When people are asked: a pool holds more that is new than chance explains, or its turn has come.
 
 **Rounds.** A look at a pool says how strongly something new shows, in deviations of chance, for
-the pool and for each source (:mod:`~.pool_look`). Pools add up: the last two, four, eight and
+the pool and for each source (:mod:`~.pool_novelty`). Pools add up: the last two, four, eight and
 sixteen are judged together, minding that all of them were put beside the same references. What
 people have looked at without finding anything is the habit of a source, and no evidence again.
 

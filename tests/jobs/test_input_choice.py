@@ -13,9 +13,9 @@ from monitor.backbones.engine import Engine, Features, Images, Precision
 from monitor.config import Config
 from monitor.feed.labelled_dataset import LabelledImage, sample_dataset
 from monitor.images.decode import Decoding
-from monitor.jobs.engine_choice import EngineChoice, choose_input
 from monitor.jobs.fit_detector import fit
 from monitor.jobs.from_config import as_fitted, open_existing_store, with_input
+from monitor.jobs.input_choice import EngineChoice, choose_input
 from monitor.jobs.score_files import score
 from monitor.store.errors import BackboneMismatch
 from tests.jobs.feeds import COLOURS, config_for, picture, write_feed

@@ -1,6 +1,6 @@
 """Writes the alerts of deploy/prometheus/rules as the one resource the Prometheus operator reads.
 
-    python deploy/kuberay/rules.py
+    python deploy/kuberay/write_prometheus_rule.py
 
 A test fails while the written file and the rules differ.
 """
@@ -35,9 +35,7 @@ def resource() -> dict[str, Any]:
 
 def text() -> str:
     shown = yaml.safe_dump(resource(), sort_keys=False, width=100, allow_unicode=True)
-    return (
-        f"# Written by deploy/kuberay/rules.py from deploy/prometheus/rules; do not edit.\n{shown}"
-    )
+    return f"# Written by deploy/kuberay/write_prometheus_rule.py from deploy/prometheus/rules; do not edit.\n{shown}"
 
 
 if __name__ == "__main__":

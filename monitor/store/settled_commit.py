@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from monitor.store.atomic_files import Folder, Staged, declare, fault_point
 from monitor.store.errors import StoreError, TableMismatch, WrongState
-from monitor.store.output_files import (
+from monitor.store.output_columns import (
     SETTLED,
     SETTLED_BY,
     SETTLED_VERDICTS,

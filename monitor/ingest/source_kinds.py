@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from monitor.feed.feed_storage import without_secrets
 from monitor.ingest.cameras import LiveSource, camera_name, is_live
 from monitor.ingest.errors import SourceRefused
+from monitor.ingest.file_kinds import FileKind, kind_by_bytes, kind_of
 from monitor.ingest.folders import FileSource
 from monitor.ingest.frames import need_av
 from monitor.ingest.image_names import Reading, root_of_archive
-from monitor.ingest.kinds import SourceKind, kind_by_bytes, kind_of
 from monitor.ingest.reader_items import as_text
 from monitor.ingest.source_files import Settling, SourceFile, Walk
 
@@ -118,9 +118,9 @@ def _file(path: Path) -> SourceFile:
     kind = kind_of(path.name) or kind_by_bytes(head)
     if kind is None:
         raise SourceRefused(f"{path}: is of no kind that ingest reads; give {_KINDS}")
-    if kind is SourceKind.VIDEO:
+    if kind is FileKind.VIDEO:
         need_av(str(path))
-    if kind in (SourceKind.IMAGE, SourceKind.TIFF):
+    if kind in (FileKind.IMAGE, FileKind.TIFF):
         root = path.absolute().parent.name or "root"
     else:
         root = root_of_archive(path.name)

@@ -14,7 +14,7 @@ from PIL import Image
 from monitor.images.formats import sniff
 
 
-class SourceKind(StrEnum):
+class FileKind(StrEnum):
     IMAGE = "image"
     TIFF = "tiff"
     """An image or a satellite scene: what is in it decides."""
@@ -25,34 +25,34 @@ class SourceKind(StrEnum):
     STAC = "stac"
 
 
-_SUFFIXES: dict[str, SourceKind] = {
-    **dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp"), SourceKind.IMAGE),
+_SUFFIXES: dict[str, FileKind] = {
+    **dict.fromkeys((".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp"), FileKind.IMAGE),
     # Not read by the feed, and turned into PNG without loss.
-    **dict.fromkeys((".bmp", ".gif", ".jp2", ".ppm", ".pgm", ".tga", ".avif"), SourceKind.IMAGE),
-    **dict.fromkeys((".tif", ".tiff", ".geotiff"), SourceKind.TIFF),
-    ".zip": SourceKind.ZIP,
-    **dict.fromkeys((".tar", ".tgz", ".tbz2", ".txz"), SourceKind.TAR),
-    **dict.fromkeys((".parquet", ".pq"), SourceKind.TABLE),
-    **dict.fromkeys((".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm"), SourceKind.VIDEO),
-    **dict.fromkeys((".ts", ".mts", ".m2ts", ".mpg", ".mpeg", ".wmv", ".flv"), SourceKind.VIDEO),
-    **dict.fromkeys((".mjpeg", ".mjpg", ".h264", ".hevc"), SourceKind.VIDEO),
-    ".json": SourceKind.STAC,
-    ".geojson": SourceKind.STAC,
+    **dict.fromkeys((".bmp", ".gif", ".jp2", ".ppm", ".pgm", ".tga", ".avif"), FileKind.IMAGE),
+    **dict.fromkeys((".tif", ".tiff", ".geotiff"), FileKind.TIFF),
+    ".zip": FileKind.ZIP,
+    **dict.fromkeys((".tar", ".tgz", ".tbz2", ".txz"), FileKind.TAR),
+    **dict.fromkeys((".parquet", ".pq"), FileKind.TABLE),
+    **dict.fromkeys((".mp4", ".m4v", ".mov", ".mkv", ".avi", ".webm"), FileKind.VIDEO),
+    **dict.fromkeys((".ts", ".mts", ".m2ts", ".mpg", ".mpeg", ".wmv", ".flv"), FileKind.VIDEO),
+    **dict.fromkeys((".mjpeg", ".mjpg", ".h264", ".hevc"), FileKind.VIDEO),
+    ".json": FileKind.STAC,
+    ".geojson": FileKind.STAC,
 }
 _TAR_DOUBLE = (".tar.gz", ".tar.bz2", ".tar.xz")
 # As browsers, rsync, FTP servers and editors name a file that they have not finished.
 _UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".swp", "~")
 
 
-def kind_of(name: str) -> SourceKind | None:
+def kind_of(name: str) -> FileKind | None:
     """By the name alone; None if it says nothing.
 
     >>> kind_of("a/b.JPG"), kind_of("x.tar.gz"), kind_of("notes.txt"), kind_of("0001")
-    (<SourceKind.IMAGE: 'image'>, <SourceKind.TAR: 'tar'>, None, None)
+    (<FileKind.IMAGE: 'image'>, <FileKind.TAR: 'tar'>, None, None)
     """
     lower = name.lower()
     if lower.endswith(_TAR_DOUBLE):
-        return SourceKind.TAR
+        return FileKind.TAR
     dot = lower.rfind(".")
     return _SUFFIXES.get(lower[dot:]) if dot > lower.rfind("/") + 1 else None
 
@@ -70,19 +70,19 @@ def is_passed_over(name: str) -> bool:
     )
 
 
-def kind_by_bytes(head: bytes) -> SourceKind | None:
+def kind_by_bytes(head: bytes) -> FileKind | None:
     """By the first 512 bytes of a file whose name says nothing."""
     format = sniff(head)
     if format is not None:
-        return SourceKind.TIFF if format == "TIFF" else SourceKind.IMAGE
+        return FileKind.TIFF if format == "TIFF" else FileKind.IMAGE
     if head[:4] == b"PK\x03\x04":
-        return SourceKind.ZIP
+        return FileKind.ZIP
     if head[:4] == b"PAR1":
-        return SourceKind.TABLE
+        return FileKind.TABLE
     if head[257:262] == b"ustar":
-        return SourceKind.TAR
+        return FileKind.TAR
     if head[4:8] == b"ftyp" or head[:4] == b"\x1a\x45\xdf\xa3":
-        return SourceKind.VIDEO
+        return FileKind.VIDEO
     return None
 
 
