@@ -35,7 +35,8 @@ def resource() -> dict[str, Any]:
 
 def text() -> str:
     shown = yaml.safe_dump(resource(), sort_keys=False, width=100, allow_unicode=True)
-    return f"# Written by deploy/kuberay/write_prometheus_rule.py from deploy/prometheus/rules; do not edit.\n{shown}"
+    by = "deploy/kuberay/write_prometheus_rule.py"
+    return f"# Written by {by} from deploy/prometheus/rules; do not edit.\n{shown}"
 
 
 if __name__ == "__main__":
