@@ -73,7 +73,7 @@ _HOME = {
     "VersionUpdate": "version_commit",
     "check": "integrity_check",
     "commit_batches": "batch_commit",
-    "commit_settled": "settled_verdicts",
+    "commit_settled": "settled_commit",
     "commit_version": "version_commit",
     "compact": "compaction",
     "drop_spools": "retention",
