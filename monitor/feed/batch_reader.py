@@ -236,7 +236,7 @@ def _rows_of_group(
                     yield from found
             problem = f"row group {group.index} ends early"
         except PARQUET_ERRORS as error:
-            if is_of_storage(error):
+            if is_of_storage(error) and failed_at == row:
                 with storage_errors(source.where(opened.footer.file.path)):
                     raise
             problem = f"row group {group.index} cannot be read ({one_line(error)})"

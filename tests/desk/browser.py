@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -107,8 +108,15 @@ class Browser:
             chain.perform()
             return True
 
+        # A page that has just been resized is laid out once more: a click may land beside.
+        self.until(lambda: self._stands_still(selector))
         # Again, if what was found is replaced before it is reached.
         self.until(click)
+
+    def _stands_still(self, selector: str) -> bool:
+        before = self.one(selector).rect
+        time.sleep(0.1)
+        return before == self.one(selector).rect
 
     def cards(self) -> list[int]:
         found = self.driver.execute_script(

@@ -160,7 +160,7 @@ def test_mail_arrives_with_pictures(discovered: Any, tmp_path: Path) -> None:
     [text, *_] = [part for part in mail.walk() if part.get_content_type() == "text/plain"]
     assert f"{DESK}/classes#class-3" in str(text.get_payload())
     pictures = [part for part in mail.walk() if part.get_content_type() == "image/jpeg"]
-    assert len(pictures) == 2, "those that people gave the name to"
+    assert 2 <= len(pictures) <= 4, "those that people gave the name to, then others of the class"
 
 
 def test_questions_come_with_pictures_of_what_is_asked(tmp_path: Path) -> None:
