@@ -240,7 +240,10 @@ class LabelsSection(Section):
         description="Largest number of questions about a pool, as a share of its images.",
     )
     least: int = Field(
-        default=1, ge=1, description="Questions that every pool may ask, however small."
+        default=8,
+        ge=1,
+        description="Questions that every pool may ask, however small. A class is confirmed by "
+        "three answers, so with fewer a small pool cannot confirm two.",
     )
     most: int = Field(default=200, ge=1, description="Largest number of questions about one pool.")
     per_week: int = Field(
@@ -291,8 +294,8 @@ class GateSection(Section):
         default=0.2,
         ge=0,
         le=1,
-        description="Largest share of a known class's held-out images that may move to a new "
-        "class.",
+        description="Largest share of a known class's images, those that were fitted or named by "
+        "people, that may move to a new class; held back is what exceeds it beyond chance.",
     )
     least_labels: int = Field(
         default=1, ge=0, description="Answers by people that each new class must have."

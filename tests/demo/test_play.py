@@ -77,7 +77,8 @@ def test_every_image_of_the_feed_is_judged_once(played: Played) -> None:
 def test_something_new_is_found_within_the_budget(played: Played) -> None:
     outcome = played.outcome
     assert outcome.discovered
-    assert outcome.version == 1 + len({c.version for c in outcome.classes if c.arrived_at} - {None})
+    found = {c.version for c in outcome.classes if c.arrived_at and c.version is not None}
+    assert found <= set(range(2, outcome.version + 1)), "further versions refine classes"
     pools = sum(outcome.pools.values())
     assert 0 < outcome.questions <= pools * 4
     assert sum(c.answers for c in outcome.classes) == outcome.questions

@@ -75,7 +75,6 @@ def test_a_class_far_from_the_known_ones_is_noticed_and_learnt() -> None:
     for when in ("immediate", "closed", "settled"):
         assert record[f"auroc_{when}"] > 0.9
         assert record[f"false_{when}"] < 0.3
-    # So small a pool asks less than three questions: the class is named, and stays unconfirmed.
     assert record["right_after"] > 0.5
     json.dumps(record, allow_nan=False)
 
@@ -126,10 +125,13 @@ def test_the_discriminant_is_that_of_scikit_learn() -> None:
 
 
 def test_classes_that_stay_unconfirmed_are_counted_apart() -> None:
-    few = play(SMALL.with_changes(pool=60), 0.25)
+    few, many = (
+        run_live_cell(
+            LiveCell("synthetic", "none", 0.25, 0, budget=budget), SMALL, blobs(), live_steps()
+        )
+        for budget in (1 / SMALL.pool, 0.25)
+    )
     assert (few["found"], few["unconfirmed_first"]) == (1, 1), "one question confirms nothing"
-    cell = LiveCell("synthetic", "none", 0.25, 0, budget=0.25)
-    many = run_live_cell(cell, SMALL, blobs(), live_steps())
     assert (many["found"], many["unconfirmed_first"], many["unconfirmed_second"]) == (1, 0, 0)
     assert many["novel_confirmed_after"] == many["novel_after"] < 0.5
 
