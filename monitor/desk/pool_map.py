@@ -7,7 +7,7 @@ and is computed beside the requests. Both are functions of the features alone.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
@@ -17,7 +17,6 @@ import numpy as np
 from monitor.desk.novel_images import image_key
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
-from monitor.people.version_manifest import knowledge_of
 from monitor.pipeline.pool_samples import PoolSamples, read_samples
 from monitor.store.records import Pool
 from monitor.store.snapshots import load_snapshot
@@ -249,10 +248,3 @@ def _unit_square(points: np.ndarray) -> np.ndarray:
     extent = float((points.max(axis=0, initial=0) - low).max()) or 1.0
     found: np.ndarray = (points - low) / extent
     return found
-
-
-def known_names(store: Store) -> Mapping[str, str]:
-    """The classes of the detector in use: names by id."""
-    with store.reading() as tx:
-        current = tx.versions.current()
-    return {entry.id: entry.name for entry in knowledge_of(store, current).classes.values()}

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -215,16 +213,13 @@ def served(config: Config) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def chromium(profile: Path, *, traced: bool = False) -> Iterator[webdriver.Chrome]:
-    """A Chromium of its own; ``traced`` keeps its trace, from which :func:`long_tasks` reads."""
+def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
+    """A Chromium of its own."""
     binary = require_system("chromium", "chromium")
     driver = require_system("chromedriver", "chromium-driver")
     options = Options()
     options.binary_location = binary
-    kept = {"browser": "ALL", "performance": "ALL"} if traced else {"browser": "ALL"}
-    options.set_capability("goog:loggingPrefs", kept)
-    if traced:
-        options.add_experimental_option("perfLoggingPrefs", {"traceCategories": "toplevel"})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     for argument in (
         "--headless=new",
         "--disable-gpu",
@@ -244,47 +239,3 @@ def chromium(profile: Path, *, traced: bool = False) -> Iterator[webdriver.Chrom
         yield found
     finally:
         found.quit()
-
-
-@dataclass(frozen=True)
-class PageTask:
-    """One task of a page's main thread: when, how long by the clock, and on the processor."""
-
-    at: float
-    wall_ms: float
-    cpu_ms: float
-
-
-def main_thread_tasks(driver: webdriver.Chrome, since: float) -> list[PageTask]:
-    """Tasks of the main thread after ``since`` (time.monotonic), from Chromium's own trace.
-
-    The driver hands its trace out once.
-    """
-    tasks: list[tuple[tuple[int, int], PageTask]] = []
-    renderers: set[tuple[int, int]] = set()
-    for entry in driver.get_log("performance"):  # type: ignore[no-untyped-call]
-        event = json.loads(entry["message"])["message"]["params"]
-        name = event.get("name", "")
-        if name == "thread_name" and event["args"]["name"] == "CrRendererMain":
-            renderers.add((event["pid"], event["tid"]))
-        elif name.endswith("RunTask") and "tdur" in event and event["ts"] >= since * 1e6:
-            task = PageTask(event["ts"] / 1e6, event["dur"] / 1000, event["tdur"] / 1000)
-            tasks.append(((event["pid"], event["tid"]), task))
-    # A trace that names no threads: the first thread of a process is its main one.
-    found = [
-        task
-        for thread, task in tasks
-        if (thread in renderers if renderers else thread[0] == thread[1])
-    ]
-    assert found, "the trace holds no tasks"
-    return found
-
-
-def long_tasks(driver: webdriver.Chrome, since: float, least_ms: float) -> list[float]:
-    """Tasks after ``since`` that computed for so long.
-
-    Time on the processor rather than on the clock: what other programs took meanwhile is not the
-    page's.
-    """
-    found = main_thread_tasks(driver, since)
-    return [task.cpu_ms for task in found if task.cpu_ms > least_ms]

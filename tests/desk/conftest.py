@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from selenium import webdriver
 
 from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.app import build
 from monitor.desk.guard import Guard
 from monitor.desk.tokens import Role, add_token
 from monitor.store import Store
+from tests.desk.browser import DESKTOP, Browser, chromium, config_of, served
 from tests.desk.client import Client
 from tests.people import world
 
@@ -29,6 +31,12 @@ def mould(tmp_path_factory: pytest.TempPathFactory) -> Path:
         world.discover(store, "dune", 20)
         world.ask(store, 20, pool=2)
     return folder
+
+
+@pytest.fixture(scope="session")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty questions about a feed of which forest and water are known."""
+    return world.make(tmp_path_factory.mktemp("fresh") / "state", 20)
 
 
 @pytest.fixture
@@ -57,3 +65,22 @@ def tokens(store: Store) -> Tokens:
 @pytest.fixture
 def client(desk: Guard) -> Client:
     return Client(desk)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    with chromium(tmp_path_factory.mktemp("chromium")) as found:
+        yield found
+
+
+@pytest.fixture
+def browser(driver: webdriver.Chrome, state: Path) -> Iterator[Browser]:
+    """The desk of ``state`` in a browser; a page that complained on its console has failed."""
+    with served(config_of(state, f"feed.path={state.parent / 'feed'}")) as url:
+        found = Browser(driver, url)
+        found.resize(DESKTOP)
+        yield found
+        complaints = found.complaints()
+        # Before its server goes: a page that is left open would ask for it during the next test.
+        driver.get("about:blank")
+        assert complaints == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,37 +10,13 @@ from selenium.webdriver.common.keys import Keys
 
 from monitor.store import Store
 from monitor.store.states import AnswerKind, QuestionState
-from tests.desk.browser import DESKTOP, PHONE, Browser, answers, chromium, config_of, served
+from tests.desk.browser import DESKTOP, PHONE, Browser, answers, config_of, served
 from tests.people import world
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twenty questions about a feed of which forest and water are known."""
-    return world.make(tmp_path_factory.mktemp("fresh") / "state", 20)
-
-
-@pytest.fixture
-def state(fresh: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(fresh, tmp_path / "state")
-
-
-@pytest.fixture
-def browser(driver: webdriver.Chrome, state: Path) -> Iterator[Browser]:
-    with served(config_of(state)) as url:
-        found = Browser(driver, url)
-        found.resize(DESKTOP)
-        yield found
-        complaints = found.complaints()
-        # Before its server goes: a page that is left open would ask for it during the next test.
-        driver.get("about:blank")
-        assert complaints == []
+def mould(fresh: Path) -> Path:
+    return fresh
 
 
 def test_twenty_questions_by_keyboard_alone(browser: Browser, state: Path) -> None:
@@ -122,6 +96,9 @@ def test_each_undo_takes_back_its_own_action(browser: Browser, state: Path) -> N
     browser.press("t")
     browser.press("b")
     browser.until(lambda: len(answers(state)) == 2)
+    words = browser.one(".toast:nth-child(1) span").rect
+    link = browser.one(".toast:nth-child(1) .link").rect
+    assert link["x"] >= words["x"] + words["width"], "a message and its button are on one line"
     browser.click(".toast:nth-child(1) .link")
     browser.until(lambda: list(answers(state)) == [second])
     browser.until(lambda: first in browser.cards())

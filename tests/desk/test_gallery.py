@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from monitor.people.version_manifest import current_knowledge
 from monitor.store import Store
 from tests.desk import gallery_world
-from tests.desk.browser import DESKTOP, PHONE, Browser, chromium, config_of, long_tasks, served
+from tests.desk.browser import PHONE, Browser
 
 IMAGES, NOVEL = 600, 150
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as found:
-        yield found
 
 
 @pytest.fixture
@@ -33,17 +24,6 @@ def state(tmp_path: Path) -> Path:
     gallery_world.make_feed(tmp_path / "feed")
     gallery_world.make(tmp_path / "state", images=IMAGES, novel=NOVEL)
     return tmp_path / "state"
-
-
-@pytest.fixture
-def browser(driver: webdriver.Chrome, state: Path) -> Iterator[Browser]:
-    with served(config_of(state, f"feed.path={state.parent / 'feed'}")) as url:
-        found = Browser(driver, url)
-        found.resize(DESKTOP)
-        yield found
-        complaints = found.complaints()
-        driver.get("about:blank")
-        assert complaints == []
 
 
 def shown(browser: Browser) -> list[int]:
@@ -214,81 +194,6 @@ def test_a_phone_reaches_everything(browser: Browser, path: str) -> None:
         browser.click(".cell:nth-child(1) .pick")
         button = browser.one('[data-act="name"]')
         assert button.rect["y"] + button.rect["height"] <= PHONE[1]
-
-
-# -- how smooth it is ---------------------------------------------------------------------------
-
-MANY, POINTS = 10_000, 2_000
-#: Where nobody else uses the machine a task takes a few milliseconds; the limit is the issue's.
-LONG_TASK_MS, PAINT_MS = 50.0, 1000.0
-
-
-@pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("large")
-    gallery_world.make_feed(folder / "feed")
-    gallery_world.make(folder / "state", images=MANY + POINTS, novel=MANY)
-    return folder
-
-
-@pytest.fixture
-def traced(tmp_path: Path) -> Iterator[webdriver.Chrome]:
-    with chromium(tmp_path / "traced", traced=True) as found:
-        yield found
-
-
-def test_ten_thousand_images_scroll_without_long_tasks(
-    traced: webdriver.Chrome, large: Path
-) -> None:
-    driver = traced
-    with served(config_of(large / "state", f"feed.path={large / 'feed'}")) as url:
-        browser = Browser(driver, url)
-        browser.resize(DESKTOP)
-        browser.visit("/images")  # the server reads its files, and Chromium compiles the scripts
-        browser.visit("/images")
-        paint = driver.execute_script(
-            "return performance.getEntriesByName('first-contentful-paint')[0].startTime"
-        )
-        assert paint < PAINT_MS
-        assert browser.text("#gallery-count") == f"{MANY:,} images"
-        began = time.monotonic()  # what came before is loading, not moving
-        driver.execute_async_script(
-            "const done = arguments[0]; const place = document.getElementById('gallery');"
-            "let left = 120; (function go() { place.scrollTop += 400;"
-            "if (--left) requestAnimationFrame(go); else setTimeout(done, 300); })()"
-        )
-        tasks = long_tasks(driver, began, LONG_TASK_MS)
-        cells = len(browser.all(".cell"))
-        driver.get("about:blank")
-    assert cells < 120, "only what is in view is in the page"
-    # Other tests take the processor away now and then: two of 120 steps may be late, none by much.
-    assert len(tasks) <= 2
-    assert max(tasks, default=0.0) < 3 * LONG_TASK_MS
-
-
-def test_the_map_of_two_thousand_points_is_smooth(traced: webdriver.Chrome, tmp_path: Path) -> None:
-    driver = traced
-    gallery_world.make_feed(tmp_path / "feed")
-    gallery_world.make(tmp_path / "state", images=POINTS, novel=POINTS // 4)
-    with served(config_of(tmp_path / "state", f"feed.path={tmp_path / 'feed'}")) as url:
-        browser = Browser(driver, url)
-        browser.resize(DESKTOP)
-        browser.visit("/map")
-        paint = driver.execute_script(
-            "return performance.getEntriesByName('first-contentful-paint')[0].startTime"
-        )
-        assert paint < PAINT_MS
-        browser.until(lambda: browser.one("#map").get_attribute("data-settled") == "yes")
-        began = time.monotonic()  # what came before is loading, not moving
-        driver.execute_async_script(
-            "const done = arguments[0]; const map = document.getElementById('map'); let left = 60;"
-            "(function go() { map.dispatchEvent(new WheelEvent('wheel', {deltaY: left % 20 < 10 ?"
-            " -1 : 1, cancelable: true})); if (--left) requestAnimationFrame(go);"
-            " else setTimeout(done, 300); })()"
-        )
-        tasks = long_tasks(driver, began, LONG_TASK_MS)
-        driver.get("about:blank")
-    assert tasks == []
 
 
 def test_what_was_settled_is_joined_and_the_last_revision_stands(state: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,37 +9,13 @@ from selenium import webdriver
 
 from monitor.store import Store
 from tests.desk import gallery_world
-from tests.desk.browser import DESKTOP, PHONE, Browser, answers, chromium, config_of, served
+from tests.desk.browser import DESKTOP, PHONE, Browser, answers, config_of, served
 from tests.people import world
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twenty questions about a feed of which forest and water are known."""
-    return world.make(tmp_path_factory.mktemp("fresh") / "state", 20)
-
-
-@pytest.fixture
-def state(fresh: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(fresh, tmp_path / "state")
-
-
-@pytest.fixture
-def browser(driver: webdriver.Chrome, state: Path) -> Iterator[Browser]:
-    with served(config_of(state)) as url:
-        found = Browser(driver, url)
-        found.resize(DESKTOP)
-        yield found
-        complaints = found.complaints()
-        # Before its server goes: a page that is left open would ask for it during the next test.
-        driver.get("about:blank")
-        assert complaints == []
+def mould(fresh: Path) -> Path:
+    return fresh
 
 
 def test_two_classes_become_one_and_the_version_arrives(browser: Browser, state: Path) -> None:
