@@ -61,6 +61,23 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_the_pages_name_exist(page: Path) -> None:
+    folders = "actors|bench|conclad|deploy|docs|monitor|tests"
+    named = set(re.findall(rf"`((?:{folders})/[\w./-]+)`", page.read_text()))
+    named -= {"deploy/.env"}  # the operator's own, copied from deploy/.env.example
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+def test_changes_are_placed_for_every_package() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    table = page.partition("### Where to change what\n")[2].partition("\n#")[0]
+    packages = {path.parent.name for path in ROOT.glob("monitor/*/__init__.py")} | {"actors"}
+    # The demo shows the rest; jobs are functions of their own, named where they take part.
+    missing = {name for name in packages - {"demo"} if f"{name}/" not in table}
+    assert missing == set()
+
+
 def test_the_python_of_the_quickstart_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
