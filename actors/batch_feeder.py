@@ -15,9 +15,8 @@ from actors.batches_in_flight import (
     LossRecord,
     PendingBatches,
     Stage,
-    record_attempt,
-    record_survival,
 )
+from actors.coordinator_lease import record_attempt, record_survival
 from actors.event_messages import Listener, MonitorMessage
 from actors.worker_pool import Done, WorkerPool
 from monitor.config import Config
@@ -193,7 +192,7 @@ class BatchFeeder:
         if self._has_listed:
             return False
         with self._store.reading() as tx:
-            return not tx.files.count_by_state()
+            return not tx.counts.files_by_state()
 
     def is_away(self, error: BaseException, kind: ErrorKind | None = None) -> None:
         """Something that we need does not answer; it is said once, and waited for."""

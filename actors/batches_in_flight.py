@@ -6,11 +6,6 @@ died is tried again alone, and each further death counts by how unlikely it is a
 workers of all roles have been dying since. If workers rarely die, a few deaths on the same batch
 are enough to quarantine it; if many die, it takes more.
 
-A batch that kills the coordinator leaves no witness. All that remains is that the last runs ended
-without a word and without progress. Then the batches at the front of the ledger are tried one at a
-time, each attempt recorded before it begins and struck out when it was survived; a run that dies
-between two attempts clears them all.
-
 A batch that is at fault fails while others pass. When different batches fail alike and none has
 passed in between, the fault is in what they share (a driver, a library, a disk of weights, our own
 code): then setting them aside one by one would set the feed aside.
@@ -29,18 +24,13 @@ from typing import Any
 from monitor.errors import ConcladError
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.store import ScoredBatch, Store
-from monitor.store.records import Batch, FileRow, Lease
+from monitor.store.records import Batch, FileRow
 
 #: Batches that are read at once: enough that quick workers do not ask the ledger every time.
 READ_AHEAD = 512
-#: Runs that ended without a word and without a single batch, before batches are suspected.
-RUNS_IN_VAIN = 3
 #: A batch is set aside if chance explains its losses in one of a million cases. That is cautious:
 #: the rate of chance counts losses in all roles, although they may only have hit one of them.
 CHANCE = 1e-6
-
-_RUN = ("monitor", "last_run")
-_ATTEMPT = ("monitor", "attempted_batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,47 +82,6 @@ class LossRecord:
         if self.errors >= tries:
             return True
         return self.losses >= tries and self.chance <= CHANCE
-
-
-def begin_run(store: Store, lease: Lease, *, first: int) -> bool:
-    """Note that a run begins; says whether the ``first`` batches are now suspect."""
-    with store.transaction(lease) as tx:
-        done = sum(count.value for count in tx.counters.all("batches"))
-        last = tx.notes.get(*_RUN, {"ended": True})
-        died_in_vain = not last["ended"] and last["done"] == done
-        in_vain = last["in_vain"] + 1 if died_in_vain else 0
-        if in_vain > RUNS_IN_VAIN and tx.notes.get(*_ATTEMPT) is None:
-            # The batches were being tried one by one, and it died with none of them begun.
-            tx.batches.acquit()
-            in_vain = 0
-        suspicious = in_vain >= RUNS_IN_VAIN
-        if suspicious:
-            pending = tx.batches.pending(first)
-            tx.batches.start([batch.id for batch in pending if not batch.tries])
-        tx.notes.set(*_RUN, {"ended": False, "done": done, "in_vain": in_vain})
-        tx.notes.set(*_ATTEMPT, None)
-    return suspicious
-
-
-def end_run(store: Store, lease: Lease) -> None:
-    """Note that the run ended by itself, whatever its reason."""
-    with store.transaction(lease) as tx:
-        last: dict[str, Any] = tx.notes.get(*_RUN, {})
-        tx.notes.set(*_RUN, {**last, "ended": True})
-
-
-def record_attempt(store: Store, lease: Lease, batch_id: int) -> None:
-    """Durable before the work: should the batch take this process along, it is known."""
-    with store.transaction(lease) as tx:
-        tx.batches.start([batch_id])
-        tx.notes.set(*_ATTEMPT, batch_id)
-
-
-def record_survival(store: Store, lease: Lease, batch_id: int) -> None:
-    """The batch was embedded, and we are still here: it is a suspect no more."""
-    with store.transaction(lease) as tx:
-        tx.batches.acquit(batch_id)
-        tx.notes.set(*_ATTEMPT, None)
 
 
 #: So many different batches in a row, with none that passed, are no coincidence.

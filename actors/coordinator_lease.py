@@ -1,4 +1,10 @@
-"""One monitor for one state: the lease, and how it is taken from a process that has died."""
+"""One monitor for one state: its lease, also after a process died, and how its runs ended.
+
+A batch that kills the coordinator leaves no witness. All that remains is that the last runs ended
+without a word and without progress. Then the batches at the front of the ledger are tried one at a
+time, each attempt recorded before it begins and struck out when it was survived; a run that dies
+between two attempts clears them all.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from monitor.errors import ConcladError, is_outage
 from monitor.store import Store
@@ -26,6 +33,11 @@ RENEW_SECONDS = LEASE_TIME.total_seconds() / 4
 JOIN_SECONDS = 5.0
 #: How often a lease that has not run out yet is looked at.
 POLL_SECONDS = 1.0
+#: Runs that ended without a word and without a single batch, before batches are suspected.
+RUNS_IN_VAIN = 3
+
+_RUN = ("monitor", "last_run")
+_ATTEMPT = ("monitor", "attempted_batch")
 
 
 class AlreadyRunning(ConcladError):
@@ -106,6 +118,47 @@ def renew_lease(store: Store, lease: Lease) -> Iterator[None]:
         over.set()
         # A database that hangs keeps the thread, and must not keep us.
         thread.join(timeout=JOIN_SECONDS)
+
+
+def begin_run(store: Store, lease: Lease, *, first: int) -> bool:
+    """Note that a run begins; says whether the ``first`` batches are now suspect."""
+    with store.transaction(lease) as tx:
+        done = sum(count.value for count in tx.counters.all("batches"))
+        last = tx.notes.get(*_RUN, {"ended": True})
+        died_in_vain = not last["ended"] and last["done"] == done
+        in_vain = last["in_vain"] + 1 if died_in_vain else 0
+        if in_vain > RUNS_IN_VAIN and tx.notes.get(*_ATTEMPT) is None:
+            # The batches were being tried one by one, and it died with none of them begun.
+            tx.batches.acquit()
+            in_vain = 0
+        suspicious = in_vain >= RUNS_IN_VAIN
+        if suspicious:
+            pending = tx.batches.pending(first)
+            tx.batches.start([batch.id for batch in pending if not batch.tries])
+        tx.notes.set(*_RUN, {"ended": False, "done": done, "in_vain": in_vain})
+        tx.notes.set(*_ATTEMPT, None)
+    return suspicious
+
+
+def end_run(store: Store, lease: Lease) -> None:
+    """Note that the run ended by itself, whatever its reason."""
+    with store.transaction(lease) as tx:
+        last: dict[str, Any] = tx.notes.get(*_RUN, {})
+        tx.notes.set(*_RUN, {**last, "ended": True})
+
+
+def record_attempt(store: Store, lease: Lease, batch_id: int) -> None:
+    """Durable before the work: should the batch take this process along, it is known."""
+    with store.transaction(lease) as tx:
+        tx.batches.start([batch_id])
+        tx.notes.set(*_ATTEMPT, batch_id)
+
+
+def record_survival(store: Store, lease: Lease, batch_id: int) -> None:
+    """The batch was embedded, and we are still here: it is a suspect no more."""
+    with store.transaction(lease) as tx:
+        tx.batches.acquit(batch_id)
+        tx.notes.set(*_ATTEMPT, None)
 
 
 def _me() -> str:

@@ -6,19 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from monitor.plain_text import MESSAGE_LONGEST, visible
 from monitor.store.records import Event
 
 
 @dataclass(frozen=True, slots=True)
 class MonitorMessage:
-    """Something that happened, for whoever watches."""
+    """Something that happened, for whoever watches; the text may quote names from outside."""
 
     kind: str
     text: str
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "text", visible(self.text, MESSAGE_LONGEST))
 
 
 Listener = Callable[[MonitorMessage], None]

@@ -24,7 +24,6 @@ from monitor.store.errors import LeaseHeld, LeaseLost, StoreBusy
 from monitor.store.growth_limits import forget_old
 from monitor.store.records import Count, Lease
 from monitor.store.shared_names import HEARTBEAT, OUTAGES, SOURCES
-from monitor.store.states import FileState
 
 #: How often the heartbeat and the readings by source are written.
 NOTES_SECONDS = 5.0
@@ -169,9 +168,9 @@ class PeriodicTasks:
             for role, number in fresh.items():
                 if number:
                     tx.events.append("actor.restarted", {"role": role, "count": number})
-            waiting = tx.batches.count_pending()
+            waiting = tx.counts.pending_batches()
             # A file that nobody has opened yet is at least one batch.
-            unopened = len(tx.files.in_state(FileState.NEW, limit=UNOPENED_MOST))
+            unopened = tx.counts.new_files(UNOPENED_MOST)
             tx.notes.set(*HEARTBEAT, self._heartbeat(tx, unfinished, waiting))
         self._readings, self._restarts, self._noted_outages = {}, restarts, outages
         self._workers.scale(waiting + unopened)

@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
-from actors.batches_in_flight import begin_run, end_run
 from actors.coordinator import Coordinator
-from actors.coordinator_lease import acquire_lease, renew_lease
+from actors.coordinator_lease import acquire_lease, begin_run, end_run, renew_lease
 from actors.event_messages import Listener, MonitorMessage
 from actors.periodic_tasks import Observer, PeriodicTasks
 from actors.worker_pool import EngineFactory, InlineWorkerPool, WorkerPool
@@ -340,11 +339,11 @@ def summarise(store: Store) -> Summary:
             ),
             images=images,
             labels=int(tx.counters.value("labels_spent")),
-            pools={str(state): n for state, n in tx.pools.count_by_state().items()},
-            files={str(state): n for state, n in tx.files.count_by_state().items()},
-            pending=tx.batches.count_pending(),
-            open_questions=tx.questions.count_open(),
-            set_aside=tx.quarantine.count(),
+            pools={str(state): n for state, n in tx.counts.pools_by_state().items()},
+            files={str(state): n for state, n in tx.counts.files_by_state().items()},
+            pending=tx.counts.pending_batches(),
+            open_questions=tx.counts.open_questions(),
+            set_aside=tx.counts.set_aside(),
             unaccounted=account(tx).unaccounted,
         )
 

@@ -173,7 +173,7 @@ def check(config: Config, images: int) -> dict[str, Any]:
 
 def _check_questions(tx: Transaction) -> int:
     asked: list[tuple[str, str]] = []
-    for number in range(1, 1 + sum(tx.pools.count_by_state().values())):
+    for number in range(1, 1 + sum(tx.counts.pools_by_state().values())):
         pool = tx.pools.get(number)
         questions = tx.questions.of_pool(number)
         assert pool.asked == len(questions) <= pool.budget, f"pool {number} is out of budget"

@@ -108,7 +108,7 @@ def clean(
         )
     run(config, once=True, open_engine=partial(table_engine, folder / "features.npy"))
     with Store.open(config.state.dir) as store, store.reading() as tx:
-        pools = {str(state): n for state, n in tx.pools.count_by_state().items()}
+        pools = {str(state): n for state, n in tx.counts.pools_by_state().items()}
         version = tx.versions.current()
         above = sum(c.value for c in tx.counters.all("above"))
         expected = sum(c.value for c in tx.counters.all("expected_above"))

@@ -21,11 +21,10 @@ from sklearn.cluster import MiniBatchKMeans
 from sklearn.decomposition import PCA
 
 from monitor.novelty.arrays import Floats
-from monitor.novelty.bank_screen import BankScreen
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.novelty.presets import preset_settings
-from monitor.novelty.subspace import Subspace, SubspaceBank
+from monitor.novelty.subspace import BankScreen, Subspace, SubspaceBank
 
 DIMENSION, BATCH = 1280, 256
 

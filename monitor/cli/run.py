@@ -25,7 +25,7 @@ from monitor.jobs.from_config import (
     check_state_is_writable,
     open_existing_store,
 )
-from monitor.plain_text import span
+from monitor.plain_text import MESSAGE_LONGEST, span, visible
 from monitor.store import Store
 from monitor.store.output_columns import KNOWN, NOVEL
 
@@ -68,7 +68,7 @@ def glance(store: Store) -> RunGlance:
             novel={source: (novel, whole) for source, (novel, whole) in judged.items()},
             pool=pool.size if pool else 0,
             pool_opened_at=pool.opened_at if pool else None,
-            questions=tx.questions.count_open(),
+            questions=tx.counts.open_questions(),
         )
 
 
@@ -152,6 +152,7 @@ class RunLog:
         self._output, self._as_json = output, as_json
 
     def tell(self, kind: str, text: str, **more: object) -> None:
+        text = visible(text, MESSAGE_LONGEST)
         if not self._as_json:
             self._output.note(text)
             return

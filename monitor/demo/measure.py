@@ -128,7 +128,7 @@ def measure(store: Store, story: Story, written: Written) -> DemoOutcome:
         names = {c.id: c.name for c in tx.classes.all()}
         last = tx.versions.current()
         questions = int(tx.counters.value("labels_spent"))
-        pools = {str(state): n for state, n in tx.pools.count_by_state().items()}
+        pools = {str(state): n for state, n in tx.counts.pools_by_state().items()}
         asked = [
             tx.questions.of_pool(pool.id)
             for pool in tx.pools.in_state(*PoolState, limit=_MANY)

@@ -50,13 +50,13 @@ class Watcher:
 
     def glance(self) -> Glance:
         with self._store.reading() as tx:
-            files = tx.files.count_by_state()
-            pools = tx.pools.count_by_state()
+            files = tx.counts.files_by_state()
+            pools = tx.counts.pools_by_state()
             return Glance(
                 files=sum(files.values()),
                 files_done=sum(n for state, n in files.items() if state in _FILE_OVER),
                 images=int(sum(count.value for count in tx.counters.all("images"))),
-                open_questions=tx.questions.count_open(),
+                open_questions=tx.counts.open_questions(),
                 busy_pools=sum(n for state, n in pools.items() if state not in AT_REST),
             )
 

@@ -44,7 +44,7 @@ def give_answers(ask: Ask) -> models.ReceiptsOut:
     said = [Said(one.question_id, Word(one.answer), one.class_) for one in body.answers]
     receipts = give(ask.store, said, who=ask.person.name, action=body.action)
     with ask.store.reading() as tx:
-        left = tx.questions.count_open()
+        left = tx.counts.open_questions()
     return models.ReceiptsOut(
         receipts=[models.ReceiptOut.model_validate(one) for one in receipts], open=left
     )
@@ -69,7 +69,7 @@ def pulse(ask: Ask) -> models.PulseOut:
         current = tx.versions.current()
         return models.PulseOut(
             stamp=stamp(tx),
-            open=tx.questions.count_open(),
+            open=tx.counts.open_questions(),
             version=None if current is None else current.number,
         )
 
@@ -119,7 +119,7 @@ def import_answers(ask: Ask) -> models.ImportedOut:
 def health(ask: Ask) -> models.HealthOut:
     """Reads the store, so that a desk without one does not call itself healthy."""
     with ask.store.reading() as tx:
-        tx.questions.count_open()
+        tx.counts.open_questions()
     return models.HealthOut(status="ok")
 
 

@@ -82,7 +82,7 @@ def read_home(store: Store, who: str, pool_size: int) -> Home:
             expected=knowledge.exceedance,
             version=None if current is None else current.number,
             classes=len(knowledge.classes),
-            open=tx.questions.count_open(),
+            open=tx.counts.open_questions(),
             oldest=queue[0].opened_at if queue else None,
             sources=tuple(sources[:SOURCES]),
             more_sources=max(0, len(sources) - SOURCES),

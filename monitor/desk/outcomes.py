@@ -76,7 +76,7 @@ def is_alive(tx: Transaction) -> bool:
 def in_progress(tx: Transaction) -> str | None:
     """What the monitor does with answers that it has; None if it has none to work on."""
     waiting = tx.pools.in_state(PoolState.WAITING)
-    due = [pool for pool in waiting if not tx.questions.count_open(pool.id)]
+    due = [pool for pool in waiting if not tx.counts.open_questions(pool.id)]
     if not due and not tx.pools.in_state(PoolState.ASKING, limit=1):
         return None
     if not is_alive(tx):

@@ -125,7 +125,7 @@ def read_queue(store: Store, who: str, shown: int) -> Queue:
         ]
         return Queue(
             groups=_grouped(cards),
-            open=tx.questions.count_open(),
+            open=tx.counts.open_questions(),
             elsewhere=dict(elsewhere),
             progress=_progress(tx, found),
             palette=_palette(views, [_card(question, rows, 0) for question in found]),

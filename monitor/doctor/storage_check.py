@@ -238,7 +238,7 @@ def _whole(store: Store) -> Check:
             f"{errors[0]}; restore them from a backup ('conclad store check' lists them)",
         )
     with store.reading() as tx:
-        files = sum(tx.files.count_by_state().values())
+        files = sum(tx.counts.files_by_state().values())
         version = tx.versions.current()
     fitted = f"detector version {version.number}" if version else "no detector yet"
     return good("store", f"{store.database.where} is whole: {files} files of the feed, {fitted}")

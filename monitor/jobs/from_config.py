@@ -230,7 +230,7 @@ def check_feed(config: Config) -> None:
         return
     if not Path(config.feed.path).expanduser().exists():
         with open_existing_store(config) as store, store.reading() as tx:
-            if tx.files.count_by_state():
+            if tx.counts.files_by_state():
                 return
         raise SourceError(
             f"{config.feed.path}: no such folder; name the feed with --set feed.path=FOLDER, or "

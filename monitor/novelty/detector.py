@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from monitor.novelty.arrays import Bools, Floats, Ints
-from monitor.novelty.bank_screen import BankScreen
 from monitor.novelty.errors import (
     ClassTooSmall,
     DuplicateClass,
@@ -23,6 +22,7 @@ from monitor.novelty.robust.settings import RobustSettings
 from monitor.novelty.robust.verdict_score import ModeMeans, Opinions
 from monitor.novelty.settings import MethodSettings
 from monitor.novelty.subspace import (
+    BankScreen,
     JudgedReferences,
     References,
     Subspace,
@@ -333,7 +333,7 @@ class Detector:
 
         Exact wherever a class may have the least error of a row, or the least ``rank``, which
         grows with the error. Where many classes are known, the others have a lower bound of it
-        that rules them out (see :mod:`monitor.novelty.bank_screen`).
+        that rules them out (see :class:`~monitor.novelty.subspace.BankScreen`).
         """
         if self._screen is None:
             return self._squared_fre(x)

@@ -305,7 +305,7 @@ def open_round(
             "pool": pool_id,
             "round": round,
             "count": len(opened),
-            "open": tx.questions.count_open(),
+            "open": tx.counts.open_questions(),
             "sources": sources,
         },
         source=sources[0] if len(sources) == 1 else None,
@@ -315,7 +315,7 @@ def open_round(
 
 def is_over(tx: Transaction, pool: Pool, limit: timedelta) -> bool:
     """Whether all questions of the round are answered, or their time is over."""
-    return not tx.questions.count_open(pool.id) or _is_late(tx, pool, limit)
+    return not tx.counts.open_questions(pool.id) or _is_late(tx, pool, limit)
 
 
 def _is_late(tx: Transaction, pool: Pool, limit: timedelta) -> bool:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from monitor.store.compaction import compact
     from monitor.store.integrity_check import Finding, Severity, check, repair
     from monitor.store.records import Occurrence
-    from monitor.store.recovery import Recovered, recover
     from monitor.store.retention import drop_spools, drop_thumbnails
     from monitor.store.settled_commit import commit_settled
     from monitor.store.snapshots import (
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
         save_detector,
     )
     from monitor.store.source_purge import purge
-    from monitor.store.store import Store, Transaction
+    from monitor.store.store import Recovered, Store, Transaction, recover
     from monitor.store.version_commit import (
         NewClass,
         VersionUpdate,
@@ -65,7 +64,7 @@ _HOME = {
     "Finding": "integrity_check",
     "NewClass": "version_commit",
     "Occurrence": "records",
-    "Recovered": "recovery",
+    "Recovered": "store",
     "ScoredBatch": "batch_commit",
     "Severity": "integrity_check",
     "Store": "store",
@@ -82,7 +81,7 @@ _HOME = {
     "load_snapshot": "snapshots",
     "publish_snapshot": "snapshots",
     "purge": "source_purge",
-    "recover": "recovery",
+    "recover": "store",
     "refuse_version": "version_commit",
     "release_version": "version_commit",
     "repair": "integrity_check",

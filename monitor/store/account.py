@@ -4,19 +4,24 @@
 
 for every file, and so for all of them. A file that nobody has opened yet (or that could not be
 opened) is counted as a file: how many images it holds is not known.
+
+:class:`Counts` says how many files, batches, pools and questions are in which state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, case, func, select
 
 from monitor.store.shared_names import IMAGES
-from monitor.store.states import BatchState, FileState
-from monitor.store.store import Transaction
-from monitor.store.tables import batches, counters, files
+from monitor.store.states import SET_ASIDE, BatchState, FileState, PoolState, QuestionState
+from monitor.store.tables import Repository, batches, counters, files, pools, questions
+
+if TYPE_CHECKING:
+    from monitor.store.store import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,47 @@ class Account:
 
 
 PLACES = tuple(field.name for field in fields(Account) if field.name != "listed")
+
+
+class Counts(Repository):
+    """How many of everything are in which state, at this moment."""
+
+    def files_by_state(self) -> dict[FileState, int]:
+        rows = self._connection.execute(select(files.c.state, func.count()).group_by(files.c.state))
+        return {state: int(count) for state, count in rows}
+
+    def pools_by_state(self) -> dict[PoolState, int]:
+        rows = self._connection.execute(select(pools.c.state, func.count()).group_by(pools.c.state))
+        return {state: int(count) for state, count in rows}
+
+    def pending_batches(self) -> int:
+        return self._count(batches.c.state == BatchState.PENDING)
+
+    def new_files(self, most: int) -> int:
+        """Files that nobody has opened yet; counted up to ``most``, since there may be millions."""
+        some = select(files.c.id).where(files.c.state == FileState.NEW).limit(most).subquery()
+        return int(self._connection.execute(select(func.count()).select_from(some)).scalar_one())
+
+    def open_questions(self, pool_id: int | None = None) -> int:
+        """Those that wait for an answer, of one pool or of all."""
+        is_open = questions.c.state == QuestionState.OPEN
+        return self._count(
+            is_open if pool_id is None else is_open & (questions.c.pool_id == pool_id)
+        )
+
+    def set_aside(self) -> dict[str, int]:
+        """Files, batches and images that have neither a verdict nor a reason."""
+        is_aside = batches.c.state == BatchState.QUARANTINED
+        images = select(func.coalesce(func.sum(batches.c.rows), 0)).where(is_aside)
+        return {
+            "files": self._count(files.c.state.in_(SET_ASIDE)),
+            "batches": self._count(is_aside),
+            "images": int(self._connection.execute(images).scalar_one()),
+        }
+
+    def _count(self, condition: ColumnElement[bool]) -> int:
+        statement = select(func.count()).where(condition)
+        return int(self._connection.execute(statement).scalar_one())
 
 
 def account(tx: Transaction) -> Account:
@@ -83,13 +129,6 @@ def by_source(tx: Transaction) -> dict[str, Account]:
         )
         for source, mine in sorted(found.items())
     }
-
-
-def unopened(tx: Transaction) -> int:
-    """Files whose number of images is not known."""
-    condition = (files.c.rows.is_(None)) & (files.c.state != FileState.DROPPED)
-    question = select(func.count()).select_from(files).where(condition)
-    return int(tx.connection.execute(question).scalar_one())
 
 
 def _places() -> list[ColumnElement[int]]:

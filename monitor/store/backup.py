@@ -26,8 +26,7 @@ from monitor.store.database_copy import copy_rows, is_empty
 from monitor.store.errors import BackupIncomplete, RestoreRefused
 from monitor.store.file_modes import make_private_file, make_private_folder
 from monitor.store.integrity_check import Severity, check
-from monitor.store.output_columns import STAGING
-from monitor.store.shared_names import DESK_KEY
+from monitor.store.shared_names import DESK_KEY, STAGING
 from monitor.store.store import Store
 from monitor.store.tables import SCHEMA_VERSION, schema_version
 

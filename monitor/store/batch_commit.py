@@ -19,8 +19,9 @@ from monitor.store.batch_commit_plan import (
     validate,
 )
 from monitor.store.errors import StoreError
-from monitor.store.output_columns import STAGING, Span, output_name, spool_name, stage_table
+from monitor.store.output_columns import Span, output_name, spool_name, stage_table
 from monitor.store.records import Batch, Lease, OutputFile, PoolMember
+from monitor.store.shared_names import STAGING
 from monitor.store.spooled_features import FeaturesMissing, SpooledFeatures, count_above, staged_as
 from monitor.store.states import BatchState
 from monitor.store.store import Store, Transaction

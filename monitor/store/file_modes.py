@@ -7,10 +7,16 @@ is named, and closed when somebody asks for it.
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from monitor.errors import ErrorKind, kind_of
+from monitor.store.errors import DiskUnavailable, StoreAddress
+
+log = logging.getLogger(__name__)
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -29,6 +35,33 @@ def make_private_folder(path: Path) -> None:
 def make_private_file(path: Path) -> None:
     """An empty file, unless there is one; SQLite gives its logs the rights of its file."""
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, FILE_MODE))
+
+
+def make_database_file(path: Path) -> None:
+    """The file and its folder, for their owner alone; one that others may read is named."""
+    _make_folder(path.parent)
+    try:
+        if not path.exists():
+            make_private_file(path)
+        elif is_wide(path):
+            log.warning(
+                "%s: other users of this machine may read it; 'conclad doctor --repair' closes "
+                "the state to them",
+                path,
+            )
+    except OSError:
+        return  # opening it says what is wrong, in the words of the database
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        make_private_folder(path)
+    except OSError as error:
+        problem = DiskUnavailable if kind_of(error) is ErrorKind.DISK else StoreAddress
+        raise problem(
+            f"{path}: the state folder cannot be made ({error.strerror}); "
+            "choose another with state.dir, or correct its permissions"
+        ) from error
 
 
 def is_wide(path: Path) -> bool:

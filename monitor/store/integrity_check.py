@@ -15,13 +15,12 @@ from monitor.store.errors import SnapshotError
 from monitor.store.exemplars import THUMBNAILS, shown_by_exemplars, thumbnail_name
 from monitor.store.integrity_findings import Finding, Severity
 from monitor.store.integrity_settled import settled_findings
-from monitor.store.output_columns import KINDS, STAGING, Span, count_rows, spool_folder, standing
+from monitor.store.output_columns import KINDS, Span, count_rows, spool_folder, standing
 from monitor.store.records import OutputFile, PoolMember
-from monitor.store.recovery import promises
-from monitor.store.shared_names import IMAGES
+from monitor.store.shared_names import IMAGES, STAGING
 from monitor.store.snapshots import verify_snapshot
 from monitor.store.states import BatchState, FileState, QuestionState, VersionState
-from monitor.store.store import Store, Transaction
+from monitor.store.store import Store, Transaction, promises
 from monitor.store.tables import batches, counters, files, pool_members, pools, questions
 
 __all__ = ["Finding", "Severity", "check", "repair"]

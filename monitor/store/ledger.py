@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import (
     BindParameter,
-    ColumnElement,
     bindparam,
     delete,
     exists,
@@ -194,10 +193,6 @@ class Files(Repository):
             .limit(limit),
         )
 
-    def count_by_state(self) -> dict[FileState, int]:
-        rows = self._connection.execute(select(files.c.state, func.count()).group_by(files.c.state))
-        return {state: int(count) for state, count in rows}
-
     def quarantine(self, file_id: int, reason: str, *, gone: bool = False) -> None:
         """Set a file aside with its unfinished batches; a ``gone`` one returns by itself."""
         state = FileState.GONE if gone else FileState.QUARANTINED
@@ -340,9 +335,6 @@ class Batches(Repository):
             for row in self._connection.execute(_PENDING_BY_IDS, {"ids": piece})
         }
 
-    def count_pending(self) -> int:
-        return self._count(batches.c.state == BatchState.PENDING)
-
     def start(self, batch_ids: Sequence[int]) -> None:
         """Count one more try of each, before the work is given out.
 
@@ -420,13 +412,6 @@ class Batches(Repository):
                 batches.c.id.between(first, last), batches.c.state == BatchState.PENDING
             )
         ).scalar()
-
-    def _count(self, condition: ColumnElement[bool]) -> int:
-        return int(
-            self._connection.execute(
-                select(func.count()).select_from(batches).where(condition)
-            ).scalar_one()
-        )
 
 
 # Built once: these run with every commit, and building costs more than running them.

@@ -104,9 +104,6 @@ BY_SPREAD, BY_SCORE, BY_POOL = "spread", "score", "pool"
 SETTLED_VERDICTS = (KNOWN, NEW, SHIFTED, UNDECIDED)
 SETTLED_BY = (BY_PERSON, BY_SPREAD, BY_SCORE, BY_POOL)
 
-#: Where files wait that are written before the transaction which gives them their names.
-STAGING = "staging"
-
 #: The reason of a repeated image in ``rejected/``.
 DUPLICATE = "duplicate"
 

@@ -253,10 +253,6 @@ class PoolRepository(Repository):
             select(pools).where(pools.c.state.in_(states)).order_by(pools.c.id).limit(limit),
         )
 
-    def count_by_state(self) -> dict[PoolState, int]:
-        rows = self._connection.execute(select(pools.c.state, func.count()).group_by(pools.c.state))
-        return {state: int(count) for state, count in rows}
-
     def add_member(self, member: PoolMember, *, above: int) -> None:
         """Enter a spooled file; only a pool that is still filling takes samples."""
         pool = self.get(member.pool_id)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, select, update
 
 from monitor.store.errors import NotFound
 from monitor.store.records import FileRow
@@ -88,15 +88,6 @@ class Quarantine(Repository):
                 .values(state=FileState.DROPPED, updated_at=self._now)
             )
         return len(chosen)
-
-    def count(self) -> dict[str, int]:
-        """How many files, batches and images are set aside."""
-        number, images = self._connection.execute(
-            select(func.count(), func.coalesce(func.sum(batches.c.rows), 0)).where(_ASIDE)
-        ).one()
-        aside = select(func.count()).select_from(files).where(files.c.state.in_(SET_ASIDE))
-        whole = int(self._connection.execute(aside).scalar_one())
-        return {"files": whole, "batches": int(number), "images": int(images)}
 
     def _choose(self, paths: Sequence[str] | None) -> Sequence[SetAside]:
         chosen = self.list(paths)

@@ -107,16 +107,6 @@ class Questions(Repository):
             .limit(limit),
         )
 
-    def count_open(self, pool_id: int | None = None) -> int:
-        statement = (
-            select(func.count())
-            .select_from(questions)
-            .where(questions.c.state == QuestionState.OPEN)
-        )
-        if pool_id is not None:
-            statement = statement.where(questions.c.pool_id == pool_id)
-        return int(self._connection.execute(statement).scalar_one())
-
     def count_opened(self, since: datetime) -> int:
         """How many questions were asked since a moment: what a weekly budget counts."""
         statement = select(func.count()).select_from(questions).where(questions.c.opened_at > since)

@@ -17,7 +17,6 @@ from monitor.store.output_columns import (
     SETTLED,
     SETTLED_BY,
     SETTLED_VERDICTS,
-    STAGING,
     Span,
     checked,
     final_name,
@@ -26,6 +25,7 @@ from monitor.store.output_columns import (
 )
 from monitor.store.pools import FINISHED_POOLS
 from monitor.store.records import Count, Lease, Occurrence, OutputFile, Settlement
+from monitor.store.shared_names import STAGING
 from monitor.store.store import Store, Transaction
 
 declare(

@@ -29,3 +29,5 @@ WRONG_LABELS = "wrong_labels"
 #: How sources that are shifted are corrected, one note for each, and how often that has changed.
 SHIFTS = "shift"
 SHIFT_REVISION = ("monitor", "shift_revision")
+#: Where files wait that are written before the transaction which gives them their names.
+STAGING = "staging"

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from monitor.store.atomic_files import Folder, Staged, declare, fault_point
 from monitor.store.errors import StoreError
-from monitor.store.output_columns import STAGING, read_table, stage_table
+from monitor.store.output_columns import read_table, stage_table
+from monitor.store.shared_names import STAGING
 
 if TYPE_CHECKING:
     from monitor.store.batch_commit_plan import ScoredBatch

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -19,24 +19,38 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import Connection, Table, delete, insert, select, update
 from sqlalchemy.dialects import sqlite
 
-from monitor.errors import ErrorKind, kind_of
-from monitor.store.atomic_files import Folder
+from monitor.store.account import Counts
+from monitor.store.atomic_files import Folder, declare, fault_point
 from monitor.store.commit_records import Outputs, SeenImages
 from monitor.store.database import Database, database_url
 from monitor.store.detector_versions import Classes, Versions
-from monitor.store.errors import DiskUnavailable, LeaseHeld, LeaseLost, StoreAddress
-from monitor.store.file_modes import is_wide, make_private_file, make_private_folder
+from monitor.store.errors import LeaseHeld, LeaseLost, StoreAddress
+from monitor.store.file_modes import make_database_file
 from monitor.store.ledger import Batches, Files
 from monitor.store.migrations import migrate, verify_layout
 from monitor.store.pools import PoolRepository, Settlements
 from monitor.store.quarantine import Quarantine
 from monitor.store.questions_and_answers import Answers, Questions
 from monitor.store.records import Count, Event, Lease
-from monitor.store.tables import Repository, counters, events, leases, listed, notes
+from monitor.store.shared_names import STAGING
+from monitor.store.tables import (
+    Repository,
+    chunks,
+    counters,
+    events,
+    leases,
+    listed,
+    notes,
+    outputs,
+    pool_members,
+)
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
     from sqlalchemy.dialects import postgresql
+
+
+declare("recover.start", "recover.after_name", "recover.after_remove")
 
 
 class Events(Repository):
@@ -125,12 +139,6 @@ class Counters(Repository):
             )
         ).scalar()
         return float(found or 0.0)
-
-    def forget_source(self, source: str) -> int:
-        """Drop the counters of a source that was removed, so that its series disappear."""
-        return self._connection.execute(
-            delete(counters).where(counters.c.source == source)
-        ).rowcount
 
 
 class Notes(Repository):
@@ -280,8 +288,6 @@ class Leases(Repository):
 
 Clock = Callable[[], datetime]
 
-log = logging.getLogger(__name__)
-
 
 class Transaction:
     """All repositories on one connection, at one moment."""
@@ -304,6 +310,7 @@ class Transaction:
         self.counters = Counters(connection, now)
         self.notes = Notes(connection, now)
         self.leases = Leases(connection, now)
+        self.counts = Counts(connection, now)
 
 
 class Store:
@@ -345,7 +352,7 @@ class Store:
         url = database_url(where)
         place = files if files is not None else _folder_of(where, url.database, url.drivername)
         if url.drivername == "sqlite" and not read_only:
-            _make_database_file(Path(str(url.database)))
+            make_database_file(Path(str(url.database)))
         store = cls(Database(url, read_only=read_only), Folder.at(place, fs), clock)
         try:
             now = clock() if clock else datetime.now(UTC)
@@ -405,6 +412,56 @@ class Store:
         self.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """Committed files that got their names, and files of unfinished tries that went."""
+
+    named: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+def recover(store: Store, lease: Lease | None = None) -> Recovered:
+    """Finish or undo what a dead process left half done; call it first, under the lease.
+
+    1. The write lock is taken and the lease verified: whoever still computes under an older
+       lease can no longer commit.
+    2. Staged files that the database knows are committed: they get their names.
+    3. All other staged files belong to tries that never committed: they are removed.
+
+    Interrupted itself, it can simply be called again.
+
+    >>> import tempfile
+    >>> with Store.open(tempfile.mkdtemp()) as store:
+    ...     print(recover(store))
+    Recovered(named=(), removed=())
+    """
+    fault_point("recover.start")
+    with store.transaction() as tx:
+        if lease is not None:
+            tx.leases.verify(lease)
+        waiting = [entry.name for entry in store.folder.list(STAGING)]
+        promised = promises(tx, waiting)
+        named = [name for staged, name in promised.items() if store.folder.settle(staged, name)]
+        fault_point("recover.after_name")
+        removed = [staged for staged in waiting if staged not in promised]
+        for name in removed:
+            store.folder.delete(name)
+        fault_point("recover.after_remove")
+    return Recovered(tuple(sorted(named)), tuple(sorted(removed)))
+
+
+def promises(tx: Transaction, staged: list[str]) -> dict[str, str]:
+    """Of these staged files, those that were committed, with the names they shall have."""
+    found: dict[str, str] = {}
+    for table in (outputs, pool_members):
+        for piece in chunks(staged):
+            rows = tx.connection.execute(
+                select(table.c.staged, table.c.name).where(table.c.staged.in_(piece))
+            )
+            found.update({row.staged: row.name for row in rows})
+    return found
+
+
 def _folder_of(where: str | Path, database: str | None, driver: str) -> str | Path:
     if driver == "sqlite":
         return Path(str(database)).parent
@@ -412,29 +469,3 @@ def _folder_of(where: str | Path, database: str | None, driver: str) -> str | Pa
         f"{str(where).partition('://')[0]}://…: with a database server, say also where the "
         "files of the state live (a folder or a bucket URI)"
     )
-
-
-def _make_database_file(path: Path) -> None:
-    _make_folder(path.parent)
-    try:
-        if not path.exists():
-            make_private_file(path)
-        elif is_wide(path):
-            log.warning(
-                "%s: other users of this machine may read it; 'conclad doctor --repair' closes "
-                "the state to them",
-                path,
-            )
-    except OSError:
-        return  # opening it says what is wrong, in the words of the database
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        make_private_folder(path)
-    except OSError as error:
-        problem = DiskUnavailable if kind_of(error) is ErrorKind.DISK else StoreAddress
-        raise problem(
-            f"{path}: the state folder cannot be made ({error.strerror}); "
-            "choose another with state.dir, or correct its permissions"
-        ) from error

@@ -83,7 +83,7 @@ def outcome_of(store: Store) -> dict[str, Any]:
         pools = [
             (p.id, p.state, p.size, p.above, p.asked, p.budget, p.detector_version)
             for p in (
-                tx.pools.get(i) for i in range(1, 1 + sum(tx.pools.count_by_state().values()))
+                tx.pools.get(i) for i in range(1, 1 + sum(tx.counts.pools_by_state().values()))
             )
         ]
         questions = [

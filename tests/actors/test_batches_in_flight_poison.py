@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from actors.batches_in_flight import (
+from actors.batches_in_flight import LossRecord
+from actors.coordinator_lease import (
     RUNS_IN_VAIN,
-    LossRecord,
+    acquire_lease,
     begin_run,
     end_run,
     record_attempt,
     record_survival,
 )
-from actors.coordinator_lease import acquire_lease
 from actors.run_monitor import run
 from monitor.store import Store
 from monitor.store.records import Count, FileStat, Lease

@@ -123,7 +123,7 @@ def test_a_round_ends_with_the_answers_it_has(config: Config) -> None:
     run(config, once=True, clock=clock)
     with opened(config) as store, store.reading() as tx:
         assert tx.pools.get(2).state is PoolState.RESOLVED
-        assert tx.questions.count_open(2) == 0
+        assert tx.counts.open_questions(2) == 0
         assert tx.pools.get(2).asked < tx.pools.get(2).budget
 
 

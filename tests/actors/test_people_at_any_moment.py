@@ -302,7 +302,7 @@ class Desk(RuleBasedStateMachine):
             self.decide_about_a_held_version("release")
             self.decide_about_a_held_version("refuse")
             with self.store.reading() as tx:
-                states = tx.pools.count_by_state()
+                states = tx.counts.pools_by_state()
                 judged = sum(c.value for c in tx.counters.all("images"))
             if judged < len(expected_ids()) + self.files * len(MORE):
                 continue
@@ -315,7 +315,7 @@ class Desk(RuleBasedStateMachine):
             lost = [number for number in self.accepted if not tx.answers.of_question(number)]
             assert account(tx).unaccounted == 0
             judged = sum(c.value for c in tx.counters.all("images"))
-            aside = tx.quarantine.count()
+            aside = tx.counts.set_aside()
         assert lost == [], "an answer was lost"
         assert kept >= len(self.accepted) + self.taken_back, "an answer was lost"
         assert judged == len(expected_ids()) + self.files * len(MORE), "an image was lost"

@@ -355,7 +355,7 @@ def test_sigterm_finishes_what_is_in_flight(config: Config, undisturbed: dict[st
     with Store.open(state) as store, store.reading() as tx:
         assert tx.events.after(limit=1000)[-1].kind == "monitor.stopped"
         # It did not simply go on to the end.
-        assert tx.batches.count_pending() > 0
+        assert tx.counts.pending_batches() > 0
     assert drive(config) == 0
     assert outcome(state) == undisturbed
 

@@ -194,7 +194,7 @@ def test_an_import_ends_when_its_sender_has_left_and_can_be_given_again(tmp_path
         with pytest.raises(ImportLeft, match=f"after {PIECE} of {2 * PIECE + 1}"):
             take_in(store, parsed, who="ada", content=content, is_wanted=lambda: next(wanted))
         with store.reading() as tx:
-            assert tx.questions.count_open() == PIECE + 1
+            assert tx.counts.open_questions() == PIECE + 1
         again = take_in(store, parsed, who="ada", content=content)
         assert (again.counts["repeated"], again.counts["accepted"]) == (PIECE, PIECE + 1)
 

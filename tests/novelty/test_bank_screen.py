@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.novelty import bank_screen
-from monitor.novelty.bank_screen import BankScreen
+from monitor.novelty import subspace
 from monitor.novelty.detector import Detector, Scores
 from monitor.novelty.presets import preset_settings
-from monitor.novelty.subspace import Subspace
+from monitor.novelty.subspace import BankScreen, Subspace
 
 
 def exact(subspaces: list[Subspace], x: np.ndarray) -> np.ndarray:
@@ -80,7 +79,7 @@ def world_of_many(preset: str, rng: np.random.Generator) -> tuple[Detector, np.n
 def scored(
     detector: Detector, x: np.ndarray, monkeypatch: pytest.MonkeyPatch, *, from_: int
 ) -> Scores:
-    monkeypatch.setattr(bank_screen, "WORTHWHILE", from_)
+    monkeypatch.setattr(subspace, "WORTHWHILE", from_)
     monkeypatch.setattr("torch.cpu._is_vnni_supported", lambda: True)
     # Another detector of the same classes: a screen is made once.
     return detector.with_known(detector.classes).score(x)

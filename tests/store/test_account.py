@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import update
 
 from monitor.store import Store, check
-from monitor.store.account import Account, account, by_source, uneven_files, unopened
+from monitor.store.account import Account, account, by_source, uneven_files
 from monitor.store.records import FileStat
 from monitor.store.tables import batches, files
 from tests.store.building import commit_batch, plan_feed, scored
@@ -26,7 +26,7 @@ def test_the_images_of_a_feed_add_up_in_every_state(store: Store) -> None:
         assert found.unaccounted == 0
         assert list(uneven_files(tx)) == []
         assert sum(each.listed for each in by_source(tx).values()) == 4
-        assert unopened(tx) == 1
+        assert tx.counts.new_files(10) == 1
     (finding,) = check(store)
     assert (finding.code, finding.severity) == ("set-aside", "warning")
 

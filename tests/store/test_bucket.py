@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from monitor.store import Store, check, commit_batches, compact, recover
-from monitor.store.output_columns import STAGING, current
+from monitor.store.output_columns import current
+from monitor.store.shared_names import STAGING
 from tests.buckets import bucket_at
 from tests.store.building import plan_feed, scored, verdict_ids
 

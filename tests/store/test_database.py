@@ -53,7 +53,7 @@ def test_a_transaction_is_all_or_nothing(store: Store) -> None:
     with pytest.raises(KeyError):
         begin_and_fail()
     with store.reading() as tx:
-        assert tx.pools.count_by_state() == {}
+        assert tx.counts.pools_by_state() == {}
 
 
 def test_a_reader_cannot_write(store: Store) -> None:
@@ -65,10 +65,10 @@ def test_a_reader_cannot_write(store: Store) -> None:
 
 def test_a_reader_sees_one_moment_and_waits_for_nobody(store: Store, place: Place) -> None:
     with place.open() as other, store.reading() as tx:
-        assert tx.pools.count_by_state() == {}
+        assert tx.counts.pools_by_state() == {}
         with other.transaction() as writer:
             writer.pools.open()
-        assert tx.pools.count_by_state() == {}
+        assert tx.counts.pools_by_state() == {}
 
 
 def test_a_writer_that_waits_in_vain_says_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,9 +69,9 @@ def test_what_has_not_been_read_is_planned_again(store: Store, now: FileStat, is
         listing = tx.files.register([now])
         assert [f.id for f in listing.replaced] == ([file.id] if is_ == "other" else [])
         if is_ != "other":
-            assert tx.batches.count_pending() == 2
+            assert tx.counts.pending_batches() == 2
             return
-        assert tx.batches.count_pending() == 0
+        assert tx.counts.pending_batches() == 0
         tx.files.plan_many([FilePlan(file.id, 6, ((0, 3), (3, 3)), "y")])
         assert [(b.first_row, b.rows) for b in tx.batches.of_file(file.id)] == [(0, 3), (3, 3)]
 
@@ -91,9 +91,9 @@ def test_a_gone_file_goes_on_when_it_returns(store: Store, planned: bool) -> Non
         if planned:
             tx.files.plan_many([FilePlan(file.id, 8, ((0, 4), (4, 4)), "x")])
         tx.files.quarantine(file.id, "gone", gone=True)
-        assert tx.batches.count_pending() == 0
+        assert tx.counts.pending_batches() == 0
         assert [f.id for f in tx.files.register([stat()]).returned] == [file.id]
-        assert tx.batches.count_pending() == (2 if planned else 0)
+        assert tx.counts.pending_batches() == (2 if planned else 0)
         assert tx.files.get(file.id).state is (FileState.PLANNED if planned else FileState.NEW)
 
 
@@ -148,7 +148,7 @@ def test_many_files_are_planned_at_once(store: Store) -> None:
         planned = tx.files.plan_many([*plans[:-1], FilePlan(listed[-1].id, 0, ())])
         assert [batch.id for batch in planned] == list(range(1, 2399))
         assert planned[2] == tx.batches.get(3)
-        assert tx.files.count_by_state() == {FileState.PLANNED: 1199, FileState.DONE: 1}
+        assert tx.counts.files_by_state() == {FileState.PLANNED: 1199, FileState.DONE: 1}
         assert tx.files.plan_many([]) == []
     with pytest.raises(NotFound, match="file 9999"), store.transaction() as tx:
         tx.files.plan_many([FilePlan(9999, 1, ((0, 1),))])
@@ -168,7 +168,7 @@ def test_work_comes_in_feed_order_and_can_be_paged(store: Store) -> None:
         first = tx.batches.pending(3)
         rest = tx.batches.pending(3, after=(first[-1].file_id, first[-1].first_row))
         assert [b.id for b in first + rest] == [1, 2, 3, 4]
-        assert tx.batches.count_pending() == 4
+        assert tx.counts.pending_batches() == 4
 
 
 def test_a_poisoned_batch_is_given_up_and_its_file_still_ends(store: Store) -> None:
@@ -191,7 +191,7 @@ def test_a_quarantined_file_takes_its_unfinished_batches_along(store: Store) -> 
         tx.files.quarantine(done.file_id, "unreadable")
         states = [batch.state for batch in tx.batches.of_file(done.file_id)]
         assert states == [BatchState.DONE, BatchState.QUARANTINED]
-        assert tx.files.count_by_state() == {FileState.QUARANTINED: 1}
+        assert tx.counts.files_by_state() == {FileState.QUARANTINED: 1}
 
 
 def test_a_batch_that_was_never_planned(store: Store) -> None:

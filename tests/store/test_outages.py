@@ -59,7 +59,7 @@ def test_a_dropped_connection_is_an_outage_of_the_store(
         write()
     assert kind_of(caught.value) is ErrorKind.STORE
     with on_postgresql.transaction() as tx:
-        assert tx.pools.count_by_state() == {}, "nothing of a broken transaction stays"
+        assert tx.counts.pools_by_state() == {}, "nothing of a broken transaction stays"
 
 
 def test_a_session_that_ends_before_the_commit_is_an_outage(
@@ -73,7 +73,7 @@ def test_a_session_that_ends_before_the_commit_is_an_outage(
     with pytest.raises(StoreUnreachable):
         write()
     with on_postgresql.reading() as tx:
-        assert tx.pools.count_by_state() == {}
+        assert tx.counts.pools_by_state() == {}
 
 
 def test_an_idle_connection_that_was_dropped_is_replaced_unseen(
@@ -128,7 +128,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 with store.transaction() as tx:
     tx.pools.open()
 with store.reading() as tx:
-    print("events", tx.events.last(), "pools", sum(tx.pools.count_by_state().values()))
+    print("events", tx.events.last(), "pools", sum(tx.counts.pools_by_state().values()))
 """
 
 

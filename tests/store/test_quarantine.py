@@ -20,7 +20,7 @@ def test_a_batch_that_was_set_aside_is_tried_again(store: Store) -> None:
         (aside,) = tx.quarantine.list()
         assert (aside.images, aside.ranges) == (4, ((4, 7),))
         assert aside.reason == "four workers died of it"
-        assert tx.quarantine.count() == {"files": 0, "batches": 1, "images": 4}
+        assert tx.counts.set_aside() == {"files": 0, "batches": 1, "images": 4}
         assert tx.quarantine.retry([aside.path]) == 1
         assert tx.quarantine.list() == []
         assert tx.files.get(good.file_id).state is FileState.NEW

@@ -190,7 +190,7 @@ def ask(
         opened = tx.questions.open(pool.id, 0 if probe else 1, samples)
         tx.pools.apply(pool.id, PoolEvent.ROUND_OPENED)
         tx.counters.add([Count("labels_spent", "", "", count)])
-        payload = {"pool": pool.id, "round": 1, "count": count, "open": tx.questions.count_open()}
+        payload = {"pool": pool.id, "round": 1, "count": count, "open": tx.counts.open_questions()}
         tx.events.append("questions.opened", {**payload, "sources": {source: count}}, source=source)
     return opened
 

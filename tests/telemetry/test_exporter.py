@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy import delete
 
 from monitor.config import load
 from monitor.config.telemetry_section import MetricsSection
@@ -23,6 +24,7 @@ from monitor.outages import Outages
 from monitor.store import NewClass, Store, Transaction, VersionUpdate, commit_version
 from monitor.store.records import Count
 from monitor.store.states import ClassOrigin
+from monitor.store.tables import counters
 from monitor.telemetry import exporter as module
 from monitor.telemetry.errors import MetricsUnavailable
 from monitor.telemetry.exporter import Exporter
@@ -156,7 +158,7 @@ def test_removed_sources_disappear(store: Store, scrape: Callable[[], Page]) -> 
         feeding.drifts(store, source, 0.1)
     assert scrape().sources() == {"cam-1", "cam-2"}
     with store.transaction() as tx:
-        tx.counters.forget_source("cam-1")
+        tx.connection.execute(delete(counters).where(counters.c.source == "cam-1"))
     assert scrape().sources() == {"cam-2"}
 
 

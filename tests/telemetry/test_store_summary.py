@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import delete
 
 from monitor.store import Store
 from monitor.store.questions_and_answers import Questions
 from monitor.store.states import AnswerKind, AnswerOutcome, ClassOrigin, FileState, PoolState
+from monitor.store.tables import counters
 from monitor.telemetry.store_reading import TruthReader
 from tests.store.building import commit_batch, small_detector
 from tests.store.conftest import Clock
@@ -68,7 +70,7 @@ def test_a_removed_source_disappears_with_its_counters(store: Store) -> None:
         feeding.judge(store, source)
         feeding.note_source(store, source)
     with store.transaction() as tx:
-        tx.counters.forget_source("cam-1")
+        tx.connection.execute(delete(counters).where(counters.c.source == "cam-1"))
     assert [source.name for source in TruthReader(store).read().sources] == ["cam-2"]
 
 
