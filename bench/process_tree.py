@@ -22,9 +22,9 @@ def processes() -> set[int]:
     return ours
 
 
-def memory() -> int:
+def memory(*, with_own: bool = True) -> int:
     """Bytes of all of them; what they share counts once."""
-    return sum(map(_proportional, processes()))
+    return sum(map(_proportional, processes() - (set() if with_own else {os.getpid()})))
 
 
 def processor_seconds() -> float:

@@ -48,10 +48,14 @@ counts a single copy: then a row may be as large as its whole row group. Large r
 therefore read a row at a time, which costs ten microseconds each."""
 
 BLOWN_UP_BYTES, BLOWN_UP_TIMES = 256 << 20, 50
-"""Of a row group above this size, and so many times as large as its whole file, no more is read:
-images hardly compress any further, and readers of Parquet take memory for whole pages and
-dictionaries. By its footer such a group is not read at all; where the rows share the images of a
-dictionary it shows only in what is read."""
+"""Of a file that holds more than this, and so many times its own size, no more is read: images
+hardly compress any further, and readers of Parquet take memory for whole pages and dictionaries.
+Row groups beyond it by the footer are not read at all; where rows share the images of a dictionary
+it shows only in what is read, of which each group has its part."""
+
+GROUP_BYTES = 16 << 20
+"""The least part of a row group: thousands of rows may share the picture of a camera without a
+signal."""
 
 PREFETCH_BYTES = 64 << 20
 """Row groups up to this size are fetched in one go, which object stores reward."""
@@ -218,15 +222,14 @@ def _rows_of_group(
     the rest of the group is rejected. Chunks are counted from the start of the group, so
     which rows that concerns does not depend on where reading began.
     """
-    size = opened.footer.file.size
-    is_blown_up = group.memory_bytes > most_bytes(size)
+    most, is_blown_up = group_bytes(opened.footer, group)
     failed_at = -1
     while row < group.end_row and not is_blown_up:
         read = 0
         try:
             for chunk, first in _chunks(opened, group):
                 read += image_bytes(chunk, opened.footer.layout)
-                if is_blown_up := read > most_bytes(size):
+                if is_blown_up := read > most:
                     break
                 skip = max(0, row - first)
                 if skip < chunk.num_rows:
@@ -247,9 +250,8 @@ def _rows_of_group(
             _check_storage(source, opened.footer.file)
         failed_at = row
     if is_blown_up:
-        problem = (
-            f"row group {group.index} holds more than {most_bytes(size)} bytes, its file {size}"
-        )
+        size = opened.footer.file.size
+        problem = f"row group {group.index} holds too much for its file of {size} bytes"
         yield from _lost(opened, range(row, group.end_row), Reason.TOO_LARGE, problem)
 
 
@@ -257,9 +259,12 @@ def _lost(opened: _OpenFile, rows: range, reason: Reason, detail: str) -> Iterat
     return (RejectedRow(row, reason, detail, None, opened.source_id) for row in rows)
 
 
-def most_bytes(file_size: int) -> int:
-    """What a row group of such a file may hold."""
-    return max(BLOWN_UP_BYTES, BLOWN_UP_TIMES * file_size)
+def group_bytes(footer: Footer, group: RowGroup) -> tuple[int, bool]:
+    """What a row group may hold, and whether it lies beyond what its file may hold."""
+    most = max(BLOWN_UP_BYTES, BLOWN_UP_TIMES * footer.file.size)
+    stated = [one.memory_bytes for one in footer.groups]
+    part = most * group.memory_bytes // max(1, sum(stated))
+    return max(GROUP_BYTES, group.memory_bytes, part), sum(stated[: group.index + 1]) > most
 
 
 def _chunks(opened: _OpenFile, group: RowGroup) -> Iterator[tuple[pa.RecordBatch, int]]:

@@ -33,6 +33,7 @@ from PIL import Image
 
 from monitor.images.bands import Bands
 from monitor.images.decode import Decoding, decode
+from monitor.images.formats import sniff, stated_work
 from monitor.images.image_stats import image_stats
 from monitor.images.reject_reasons import Rejected
 from monitor.images.thumbnail import render_thumbnail
@@ -42,6 +43,9 @@ MARK = struct.Struct("<I")
 
 FAULTS = "CONCLAD_DECODER_FAULTS"
 """Set by tests: images with such a text in them make their decoder misbehave."""
+
+LEAST_SECONDS = 1.0
+"""Of processor time for the smallest image: a hundred times what it takes."""
 
 DYING_SECONDS, DYING_LOOKS = 0.1, 20
 """A process that has closed its sockets needs a moment until it has ended."""
@@ -135,9 +139,8 @@ def _answer(
     pictures: list[NDArray[np.uint8]] = []
     for index, (start, length) in enumerate(request["spans"]):
         MARK.pack_into(arena, 0, index)
-        # Processor time: on a crowded machine an honest image may wait for long.
-        signal.setitimer(signal.ITIMER_PROF, seconds)
         data = arena[start : start + length]
+        _limit_time(data, settings.max_pixels, seconds)
         if FAULTS in os.environ:
             _misbehave(data)
         if request["thumbnail"] is not None:
@@ -157,6 +160,18 @@ def _answer(
     stats = room.keep(image_stats(pictures).tobytes())[0] if request["stats"] else None
     signal.setitimer(signal.ITIMER_PROF, 0)
     return {"found": found, "stats": stats}
+
+
+def _limit_time(data: bytes, max_pixels: int, seconds: float) -> None:
+    """As much as an image of its stated size may take; ``seconds`` if it states none.
+
+    Processor time: on a crowded machine an honest image may wait for long.
+    """
+    least = min(LEAST_SECONDS, seconds)
+    signal.setitimer(signal.ITIMER_PROF, least)
+    work = stated_work(data, sniff(data))
+    share = 1.0 if work is None else min(1.0, work / max_pixels)
+    signal.setitimer(signal.ITIMER_PROF, max(least, share * seconds))
 
 
 def _rejected(why: Rejected) -> list[Any]:

@@ -14,6 +14,9 @@ SCANS_OF_MOST_PIXELS = 4
 """So many walks over an image of the most pixels: an ordinary progressive photograph of 24
 megapixels passes, a hundred scans of 67 do not."""
 
+MOST_FILL_BYTES = 1024
+"""Before the markers of a JPEG; writers that align them take a few."""
+
 _TIFF = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
 
 
@@ -43,6 +46,23 @@ def check_on_sight(data: bytes, kind: str, max_pixels: int) -> Rejected | None:
     return None
 
 
+def stated_work(data: bytes, kind: str | None) -> int | None:
+    """Pixels to walk over by what the header states; None where a look does not tell.
+
+    >>> stated_work(bytes(16) + bytes([0, 0, 1, 0, 0, 0, 2, 0]), "PNG")
+    131072
+    """
+    if kind == "PNG":
+        return int.from_bytes(data[16:20], "big") * int.from_bytes(data[20:24], "big")
+    if kind == "JPEG":
+        width, height = _jpeg_size(data)
+        return width * height * max(1, data.count(b"\xff\xda")) or None
+    if kind == "WEBP":
+        width, height = _webp_size(data)
+        return width * height or None
+    return None
+
+
 def too_many_pixels(width: int, height: int, max_pixels: int) -> Rejected:
     return Rejected(
         Reason.TOO_LARGE,
@@ -66,13 +86,16 @@ def _check_jpeg(data: bytes, max_pixels: int) -> Rejected | None:
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
     """Width and height by the first frame header; (0, 0) if there is none before the data."""
-    at = 2
+    at, filled = 2, 0
     while at + 9 <= len(data) and data[at] == 0xFF:
         kind, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
         if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
             height, width = data[at + 5 : at + 7], data[at + 7 : at + 9]
             return int.from_bytes(width, "big"), int.from_bytes(height, "big")
-        # Fill bytes may stand before a marker.
+        if kind == 0xFF:  # fill bytes may stand before a marker, but not for ever
+            filled += 1
+            if filled > MOST_FILL_BYTES:
+                break
         at += 1 if kind == 0xFF else 2 + length
     return 0, 0
 
@@ -81,20 +104,29 @@ def _check_webp(data: bytes, max_pixels: int) -> Rejected | None:
     """Read the header by hand: the library takes memory for the whole canvas when it opens one."""
     if len(data) < 30 or int.from_bytes(data[4:8], "little") > len(data) - 8:
         return Rejected(Reason.TRUNCATED, f"a WebP image that ends after {len(data)} bytes")
-    chunk = data[12:16]
-    if chunk == b"VP8X":
-        if data[20] & 0b10:
-            return Rejected(Reason.SEVERAL_FRAMES, "an animated WebP; a feed is of still images")
-        width = int.from_bytes(data[24:27], "little") + 1
-        height = int.from_bytes(data[27:30], "little") + 1
-    elif chunk == b"VP8L":
-        bits = int.from_bytes(data[21:25], "little")
-        width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    elif chunk == b"VP8 ":
-        width = int.from_bytes(data[26:28], "little") & 0x3FFF
-        height = int.from_bytes(data[28:30], "little") & 0x3FFF
-    else:
+    if data[12:16] == b"VP8X" and data[20] & 0b10:
+        return Rejected(Reason.SEVERAL_FRAMES, "an animated WebP; a feed is of still images")
+    width, height = _webp_size(data)
+    if width * height == 0:
         return Rejected(Reason.CORRUPT, "a WebP without an image in it")
     if width * height > max_pixels:
         return too_many_pixels(width, height, max_pixels)
     return None
+
+
+def _webp_size(data: bytes) -> tuple[int, int]:
+    """Width and height by the first chunk; (0, 0) if it is none of an image."""
+    chunk = data[12:16]
+    if chunk == b"VP8X":
+        width, height = data[24:27], data[27:30]
+        return int.from_bytes(width, "little") + 1, int.from_bytes(height, "little") + 1
+    if chunk == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if chunk == b"VP8 ":
+        width, height = data[26:28], data[28:30]
+        return (
+            int.from_bytes(width, "little") & 0x3FFF,
+            int.from_bytes(height, "little") & 0x3FFF,
+        )
+    return 0, 0

@@ -43,9 +43,10 @@ MEMORY_BYTES, MEMORY_BYTES_PER_PIXEL = 192 << 20, 8
 WebP and progressive JPEG need as much again. 730 MB for images of 8192 x 8192."""
 
 SECONDS = 3.0
-"""Of processor time for an image of 8192 x 8192 pixels; a PNG of that size takes one or two."""
+"""Of processor time for an image of 8192 x 8192 pixels; a PNG of that size takes one. Smaller
+ones have less (:data:`monitor.images.decoder_process.LEAST_SECONDS` at least)."""
 
-STILL_SECONDS = 3.0
+STILL_SECONDS = 2.0
 """A decoder that sleeps for so long waits for nothing that will come: it has no files to read."""
 
 LOOK_SECONDS = 0.5

@@ -39,6 +39,20 @@ def _png_header_only() -> bytes:
     return png(64, 64).replace(struct.pack(">II", 64, 64), struct.pack(">II", 60_000, 60_000))
 
 
+def _png_interlaced() -> bytes:
+    """Seven images in one, each of some of the pixels."""
+    steps = [(0, 8, 0, 8), (0, 8, 4, 8), (4, 8, 0, 4), (0, 4, 2, 4), (2, 4, 0, 2), (0, 2, 1, 2)]
+    steps += [(1, 2, 0, 1)]
+    pack = zlib.compressobj(9)
+    data = b""
+    for top, down, left, right in steps:
+        row = bytes(1 + 3 * len(range(left, SIDE, right)))
+        data += b"".join(pack.compress(row) for _ in range(top, SIDE, down))
+    head = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 1)
+    parts = _chunk(b"IHDR", head) + _chunk(b"IDAT", data + pack.flush()) + _chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts
+
+
 def _png_text() -> bytes:
     text = zlib.compress(bytes(200 << 20), 9)
     return png(64, 64, extra=_chunk(b"zTXt", b"note\0\0" + text))
@@ -77,14 +91,23 @@ def misbehaving(how: str, seed: int = 0) -> bytes:
     return encoded(picture(seed=seed)) + b"conclad: " + how.encode()
 
 
+def large_header(how: str) -> bytes:
+    """The same, in an image that states the most pixels and so has the most time."""
+    small = misbehaving(how)
+    frame = small.index(b"\xff\xc0") + 5
+    return small[:frame] + struct.pack(">HH", SIDE, SIDE) + small[frame + 4 :]
+
+
 IMAGES: dict[str, Callable[[], bytes]] = {
     "png 8192": lambda: png(SIDE, SIDE),
     "png 8192 rgba": lambda: png(SIDE, SIDE, colours=6),
     "png 8192 of 16 bits": lambda: png(SIDE, SIDE, bits=16),
+    "png 8192 interlaced": _png_interlaced,
     "png that claims 60000": _png_header_only,
     "png of 1 bit, 60000": lambda: png(60_000, 60_000, bits=1, colours=0),
     "png with a text of 200 MB": _png_text,
     "webp 8192": _webp,
+    "webp 8192, lossy": lambda: encoded(Image.new("RGB", (SIDE, SIDE)), "WEBP", method=0),
     "tiff 8192": _tiff,
     "tiff 8192 in one strip": lambda: _tiff(rowsperstrip=SIDE),
     "tiff 8192 in tiles": lambda: _tiff(tile=(2048, 2048)),
@@ -95,24 +118,36 @@ IMAGES: dict[str, Callable[[], bytes]] = {
     "crash": lambda: misbehaving("crash"),
     "hang": lambda: misbehaving("hang"),
     "spin": lambda: misbehaving("spin"),
+    "spin, stated as 8192": lambda: large_header("spin"),
     "hoard": lambda: misbehaving("hoard"),
     "open a file": lambda: misbehaving("open"),
 }
 
 
-def dictionary_bomb(path: Path, *, megabytes: int = 48, rows: int = 128) -> None:
+def dictionary_bomb(path: Path, *, megabytes: int = 48, rows: int = 128, groups: int = 1) -> None:
     """A hundred rows that share one large image: a few kilobytes on disk."""
     image = pa.DictionaryArray.from_arrays(
         pa.array([0] * rows, pa.int32()), pa.array([bytes(megabytes << 20)], pa.binary())
     )
     ids = [str(row) for row in range(rows)]
-    pq.write_table(pa.table({"image_id": ids, "image": image}), path, compression="zstd")
+    pq.write_table(
+        pa.table({"image_id": ids, "image": image}),
+        path,
+        compression="zstd",
+        row_group_size=rows // groups,
+    )
 
 
-def page_bomb(path: Path, *, megabytes: int = 64, rows: int = 24) -> None:
+def page_bomb(path: Path, *, megabytes: int = 64, rows: int = 24, groups: int = 1) -> None:
     """Rows of zeros, each in full: large pages that compress to nothing."""
-    zeros = bytes(megabytes << 20)
     schema = pa.schema([("image_id", pa.string()), ("image", pa.binary())])
+    zeros = pa.array([bytes(megabytes << 20)] * (rows // groups), pa.binary())
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as writer:
-        table = pa.table({"image_id": [str(row) for row in range(rows)], "image": [zeros] * rows})
-        writer.write_table(table.cast(schema), row_group_size=rows)
+        for group in range(groups):
+            ids = pa.array([f"{group}-{row}" for row in range(rows // groups)])
+            writer.write_table(pa.Table.from_arrays([ids, zeros], schema=schema))
+
+
+def many_groups(path: Path) -> None:
+    """None of its row groups is large by itself."""
+    page_bomb(path, groups=24)

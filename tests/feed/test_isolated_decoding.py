@@ -14,13 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from monitor.feed import batch_reader
 from monitor.feed.batch_plan import plan_batches
 from monitor.feed.batch_reader import BatchReader
 from monitor.feed.feed_storage import FeedStorage
 from monitor.images import isolated_decoding
-from monitor.images.decode import Decoded, Decoding, decode
-from monitor.images.decoder_process import FAULTS
+from monitor.images.decode import MAX_PIXELS, Decoded, Decoding, decode
+from monitor.images.decoder_process import FAULTS, LEAST_SECONDS, _limit_time
 from monitor.images.errors import DecodersFailed
+from monitor.images.formats import stated_work
 from monitor.images.image_stats import image_stats
 from monitor.images.isolated_decoding import Decoders
 from monitor.images.reject_reasons import Reason, Rejected
@@ -187,8 +189,49 @@ def test_rows_beyond_what_their_file_could_hold_are_rejected_unread(tmp_path: Pa
         last = reader.read(planned)
     assert whole == [None] * 6 + [Reason.TOO_LARGE] * 1994
     assert [row.reason for row in last.rejected] == whole[-500:]
-    assert "more than 268435456 bytes" in last.rejected[0].detail
+    assert "holds too much for its file" in last.rejected[0].detail
     assert time.process_time() - began < 10, "2,000 rows of 40 MB each were read"
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["pages", "shared images"])
+def test_a_large_file_is_no_better_for_being_cut_into_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    """Each group by itself would pass; two of two rows in full are what the file may hold."""
+    monkeypatch.setattr(batch_reader, "BLOWN_UP_BYTES", 5 << 20)
+    monkeypatch.setattr(batch_reader, "GROUP_BYTES", 1 << 20)
+    make = bombs.dictionary_bomb if shared else bombs.page_bomb
+    make(tmp_path / "a.parquet", megabytes=2 if shared else 1, rows=24, groups=12)
+    source = FeedStorage.at(tmp_path)
+    [file] = source.list()
+    with BatchReader(source) as reader:
+        [planned] = plan_batches(source, file)
+        batch = reader.read(planned)
+    assert len(batch.rows) == (0 if shared else 4)
+    assert {row.reason for row in batch.rejected} == {Reason.TOO_LARGE}
+
+
+def test_an_image_has_time_by_the_pixels_that_it_states() -> None:
+    small, large = bombs.misbehaving("spin"), bombs.large_header("spin")
+    assert stated_work(small, "JPEG") == 32 * 24
+    assert stated_work(large, "JPEG") == 8192 * 8192
+    assert stated_work(bombs.progressive_jpeg(16, 50), "JPEG") == 50 * 16 * 16
+    assert stated_work(bombs.png(40, 30), "PNG") == 1200
+    for kind in ("WEBP", "TIFF"):
+        for options in ({}, {"lossless": True}) if kind == "WEBP" else ({},):
+            data = encoded(picture(40, 30), kind, **options)
+            assert stated_work(data, kind) == (1200 if kind == "WEBP" else None)
+    given = [_time_given(data) for data in (small, large, encoded(picture(), "TIFF"), b"no image")]
+    assert given == [LEAST_SECONDS, 3.0, 3.0, 3.0]
+    assert stated_work(b"\xff\xd8" + b"\xff" * 100_000, "JPEG") is None, "nothing but filling"
+
+
+def _time_given(data: bytes) -> float:
+    try:
+        _limit_time(data, MAX_PIXELS, 3.0)
+        return round(signal.getitimer(signal.ITIMER_PROF)[0], 1)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def resident() -> int:
