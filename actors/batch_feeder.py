@@ -30,9 +30,9 @@ from monitor.feed.errors import (
     SourceMissing,
     SourceUnavailable,
 )
-from monitor.feed.feed_storage import FeedFile, FeedStorage
+from monitor.feed.feed_storage import FeedFile
 from monitor.feed.new_files import FeedWatch, Sight
-from monitor.jobs.from_config import columns_of
+from monitor.jobs.from_config import columns_of, feed_storage_of
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
 from monitor.pipeline.file_intake import FileIntake, IntakeResult, set_file_aside
@@ -77,7 +77,7 @@ class BatchFeeder:
         self._listener = listener
         self._outages = outages or Outages()
         self._logs = {stage: FailureLog(stage) for stage in ("embedding", "scoring", "committing")}
-        self._source = FeedStorage.at(config.feed.path)
+        self._source = feed_storage_of(config)
         self._intake = FileIntake(
             store,
             self._source,

@@ -18,7 +18,7 @@ from monitor.config import Config
 from monitor.errors import is_outage
 from monitor.outages import Outages
 from monitor.people.resettle_corrections import resettle_corrections
-from monitor.pipeline.pool_steps import questions_spent
+from monitor.pipeline.pool_steps import WEEK
 from monitor.store import ScoredBatch, Store, compact, drop_spools
 from monitor.store.errors import LeaseHeld, LeaseLost, StoreBusy
 from monitor.store.growth_limits import forget_old
@@ -86,7 +86,7 @@ class PeriodicTasks:
         with store.transaction(lease) as tx:
             self._started_at = tx.now.isoformat()
             # A monitor that is started again every hour has files to merge, too.
-            self._commits = len(tx.outputs.of_kind("verdicts"))
+            self._commits = tx.counts.output_files("verdicts")
             tx.events.append("monitor.started", {"owner": lease.owner, "version": __version__})
 
     def _wall(self) -> datetime:
@@ -191,7 +191,7 @@ class PeriodicTasks:
             },
             "labels": {
                 "per_week": labels,
-                "spent_this_week": questions_spent(tx),
+                "spent_this_week": tx.counts.questions_since(tx.now - WEEK),
             },
         }
 

@@ -16,10 +16,10 @@ from threadpoolctl import threadpool_limits
 
 from monitor.config import Config
 from monitor.errors import ConcladError, ErrorKind
-from monitor.feed.feed_storage import FeedStorage
 from monitor.jobs.from_config import (
     columns_of,
     decoding_of,
+    feed_storage_of,
     load_detector,
     open_engine_of,
 )
@@ -165,7 +165,7 @@ class Embedder(Worker):
 def embedder_tools(config: Config, engine: Engine) -> BatchEmbedder:
     """What embeds the batches of a feed."""
     return BatchEmbedder(
-        FeedStorage.at(config.feed.path),
+        feed_storage_of(config),
         columns_of(config),
         engine,
         default_source=config.feed.default_source,
@@ -188,7 +188,7 @@ class Querier(Worker):
             columns = replace(columns, label=config.labels.oracle_column)
         super().__init__(
             ThumbnailReader(
-                FeedStorage.at(config.feed.path),
+                feed_storage_of(config),
                 columns,
                 decoding_of(config),
                 default_source=config.feed.default_source,

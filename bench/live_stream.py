@@ -112,7 +112,7 @@ def _stream(
     names = [*map(str, new)]
     with Store.open(folder / "state") as store, store.reading() as tx:
         got = sorted({row.name for row in tx.classes.all()}.intersection(names))
-        asked = tx.questions.count_opened(dt.datetime(2000, 1, 1, tzinfo=dt.UTC))
+        asked = tx.counts.questions_since(dt.datetime(2000, 1, 1, tzinfo=dt.UTC))
     return names, got, asked, _outcome(pq.read_table(out), names, images)
 
 

@@ -20,7 +20,7 @@ from monitor.cli.geo_export import write_geojson, write_geoparquet
 from monitor.cli.options import Moment
 from monitor.config import Config
 from monitor.feed.feed_storage import FeedStorage
-from monitor.jobs.from_config import check_folder_is_writable
+from monitor.jobs.from_config import check_folder_is_writable, feed_storage_of
 
 Batches = Iterable[pa.RecordBatch]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -72,7 +72,7 @@ def export(
     """Write the rows, and say how many there were."""
     with _sink(out) as sink:
         if form in GEO_WRITERS:
-            feed = FeedStorage.at(config.feed.path)
+            feed = feed_storage_of(config)
             rows = GEO_WRITERS[form](found, schema, feed, sink)
         else:
             rows = WRITERS[form](found, schema, sink)

@@ -28,7 +28,7 @@ from monitor.feed.feed_storage import (
 )
 from monitor.images.decode import decode
 from monitor.images.reject_reasons import Rejected
-from monitor.jobs.from_config import columns_of, decoding_of, open_store
+from monitor.jobs.from_config import columns_of, decoding_of, feed_storage_of, open_store
 from monitor.store import Severity, Store, check
 from monitor.store.atomic_files import Folder
 from monitor.store.database import DATABASE_FILE, Database, database_url
@@ -52,7 +52,7 @@ def feed(config: Config) -> Check:
     Looks for that file folder by folder, however large the feed is.
     """
     try:
-        source = FeedStorage.at(config.feed.path)
+        source = feed_storage_of(config)
         with storage_errors(source.location):
             info = source.filesystem.get_file_info(source.root)
             if info.type == pafs.FileType.NotFound:

@@ -128,6 +128,11 @@ class BatchReader:
             tuple(row for row in found if isinstance(row, RejectedRow)),
         )
 
+    def read_row(self, path: str, row: int) -> Row | None:
+        """One row of a file as it is now; None if it was rejected."""
+        rows = self.read(PlannedBatch(self._source.stat(path), row, 1)).rows
+        return rows[0] if rows else None
+
     def iter_rows(self, spec: PlannedBatch) -> Iterator[Row | RejectedRow]:
         """The rows of a batch one by one, holding no more than a chunk of them."""
         try:

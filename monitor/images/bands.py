@@ -16,7 +16,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from monitor.images.formats import too_many_pixels
+from monitor.images.image_formats import too_many_pixels
 from monitor.images.reject_reasons import Reason, Rejected
 
 RAW_BYTES_PER_PIXEL = 64

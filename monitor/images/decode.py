@@ -27,7 +27,7 @@ from PIL import (
 )
 
 from monitor.images.bands import MAX_PAGES, Bands, decode_bands, describe_tiff
-from monitor.images.formats import check_on_sight, sniff, too_many_pixels
+from monitor.images.image_formats import check_on_sight, sniff, too_many_pixels
 from monitor.images.jpeg import decode_plain_jpeg
 from monitor.images.reject_reasons import Reason, Rejected
 

@@ -33,7 +33,7 @@ from PIL import Image
 
 from monitor.images.bands import Bands
 from monitor.images.decode import Decoding, decode
-from monitor.images.formats import sniff, stated_work
+from monitor.images.image_formats import sniff, stated_work
 from monitor.images.image_stats import image_stats
 from monitor.images.reject_reasons import Rejected
 from monitor.images.thumbnail import render_thumbnail

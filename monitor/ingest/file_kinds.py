@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from PIL import Image
 
-from monitor.images.formats import sniff
+from monitor.images.image_formats import sniff
 
 
 class FileKind(StrEnum):

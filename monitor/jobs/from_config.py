@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from monitor.backbones.backbone_spec import BackboneSpec
     from monitor.backbones.engine import Engine
     from monitor.feed.contract import Columns
+    from monitor.feed.feed_storage import FeedStorage
     from monitor.images.decode import Decoding
     from monitor.novelty.detector import Detector
     from monitor.novelty.fingerprint import Fingerprint
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
 
 # Parts are imported where they are made: a command that only opens the store needs neither
 # pyarrow nor numpy nor readers of images, which take half a second to load.
+
+
+def feed_storage_of(config: Config) -> FeedStorage:
+    from monitor.feed.feed_storage import FeedStorage
+
+    return FeedStorage.at(config.feed.path)
 
 
 def columns_of(config: Config) -> Columns:
@@ -223,7 +230,7 @@ def check_files(config: Config, files: Paths) -> None:
 
 def check_feed(config: Config) -> None:
     """Raise if the feed is no folder; one of which files were seen before may be away for now."""
-    from monitor.feed.feed_storage import FeedStorage, check_for_images
+    from monitor.feed.feed_storage import check_for_images
 
     check_for_images(config.feed.path)
     if "://" in config.feed.path:
@@ -237,7 +244,7 @@ def check_feed(config: Config) -> None:
             "make one from images with conclad ingest IMAGES --to FOLDER"
         )
     if not Path(config.feed.path).expanduser().is_dir():
-        FeedStorage.at(config.feed.path).list()  # says what is wrong with it
+        feed_storage_of(config).list()  # says what is wrong with it
     if config.labels.oracle_column is not None:
         _check_oracle(config, config.labels.oracle_column)
 
@@ -331,9 +338,7 @@ def _check_oracle(config: Config, name: str) -> None:
     """Raise if no file that the feed has by now holds the column that should answer."""
     import pyarrow.parquet as pq
 
-    from monitor.feed.feed_storage import FeedStorage
-
-    source = FeedStorage.at(config.feed.path)
+    source = feed_storage_of(config)
     files = source.list()[:FILES_OPENED]
     for file in files:
         with source.open(file.path) as handle:

@@ -176,12 +176,7 @@ def budget_of(size: int, labels: LabelsSection) -> int:
 
 def questions_left(tx: Transaction, labels: LabelsSection) -> int:
     """How many questions this week still allows."""
-    return labels.per_week - questions_spent(tx)
-
-
-def questions_spent(tx: Transaction) -> int:
-    """How many questions were opened within a week."""
-    return tx.questions.count_opened(tx.now - WEEK)
+    return labels.per_week - tx.counts.questions_since(tx.now - WEEK)
 
 
 def learn_nothing(tx: Transaction, pool_id: int, found: LoopConclusion) -> None:

@@ -162,7 +162,7 @@ class ThumbnailReader:
         ) as reader:
             for path, row, digest in places:
                 try:
-                    batch = reader.read(PlannedBatch(self._source.stat(path), row, 1))
+                    found = reader.read_row(path, row)
                 except SourceUnavailable as error:
                     self._check_alone(error)
                     yield RowThumbnail()
@@ -170,7 +170,6 @@ class ThumbnailReader:
                     yield RowThumbnail()
                 else:
                     self._away_since = None
-                    found = batch.rows[0] if batch.rows else None
                     yield self._thumbnail(found, digest) if found else RowThumbnail()
 
     def _check_alone(self, error: SourceUnavailable) -> None:

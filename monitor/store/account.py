@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, case, func, select
 
 from monitor.store.shared_names import IMAGES
 from monitor.store.states import SET_ASIDE, BatchState, FileState, PoolState, QuestionState
-from monitor.store.tables import Repository, batches, counters, files, pools, questions
+from monitor.store.tables import Repository, batches, counters, files, outputs, pools, questions
 
 if TYPE_CHECKING:
     from monitor.store.store import Transaction
@@ -76,6 +77,14 @@ class Counts(Repository):
         return self._count(
             is_open if pool_id is None else is_open & (questions.c.pool_id == pool_id)
         )
+
+    def questions_since(self, moment: datetime) -> int:
+        """How many questions were asked since a moment: what a weekly budget counts."""
+        return self._count(questions.c.opened_at > moment)
+
+    def output_files(self, kind: str) -> int:
+        """Committed files of a kind, such as ``verdicts``."""
+        return self._count(outputs.c.kind == kind)
 
     def set_aside(self) -> dict[str, int]:
         """Files, batches and images that have neither a verdict nor a reason."""

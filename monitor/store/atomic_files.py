@@ -268,11 +268,13 @@ class Folder:
             raise
         return Staged(self, name, temporary, sink.size, sink.digest.hexdigest())
 
-    def stage_bytes(self, name: str, data: bytes) -> Staged:
+    def stage_bytes(
+        self, name: str, data: bytes | memoryview, *, into: str | None = None
+    ) -> Staged:
         def write(sink: IO[bytes]) -> None:
             sink.write(data)
 
-        return self.stage(name, write)
+        return self.stage(name, write, into=into)
 
     def write(self, name: str, data: bytes) -> Staged:
         staged = self.stage_bytes(name, data)

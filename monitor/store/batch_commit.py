@@ -16,10 +16,17 @@ from monitor.store.batch_commit_plan import (
     counter_totals,
     digests_of,
     plan_batches,
-    validate,
 )
 from monitor.store.errors import StoreError
-from monitor.store.output_columns import Span, output_name, spool_name, stage_table
+from monitor.store.output_columns import (
+    REJECTED,
+    VERDICTS,
+    Span,
+    checked,
+    output_name,
+    spool_name,
+    stage_table,
+)
 from monitor.store.records import Batch, Lease, OutputFile, PoolMember
 from monitor.store.shared_names import STAGING
 from monitor.store.spooled_features import FeaturesMissing, SpooledFeatures, count_above, staged_as
@@ -98,7 +105,8 @@ def commit_batches(
     moment between 5 and 6 it is committed and not yet to be seen.
     """
     for one in scored:
-        validate(one)
+        checked(one.verdicts, VERDICTS)
+        checked(one.rejected, REJECTED)
     for _ in range(RETRIES):
         try:
             return _try(store, scored, lease)

@@ -16,7 +16,7 @@ from monitor.images.image_identity import image_key
 from monitor.store.atomic_files import Folder
 from monitor.store.errors import BatchMismatch
 from monitor.store.ledger import BatchOutcome
-from monitor.store.output_columns import DUPLICATE, KNOWN, NOVEL, REJECTED, VERDICTS, checked, table
+from monitor.store.output_columns import DUPLICATE, KNOWN, NOVEL, REJECTED, table
 from monitor.store.records import Batch, Count
 from monitor.store.shared_names import BATCHES, IMAGES, REJECTIONS
 from monitor.store.spooled_features import SpooledFeatures, loaded
@@ -99,11 +99,6 @@ class PlannedCommit:
     """But for those of its verdicts (:func:`counter_totals`)."""
     outdated: str | None = None
     """Staged features that hold duplicates; those without them are in memory."""
-
-
-def validate(scored: ScoredBatch) -> None:
-    checked(scored.verdicts, VERDICTS)
-    checked(scored.rejected, REJECTED)
 
 
 def plan_batches(

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -309,10 +309,7 @@ def stage_table(folder: Folder, name: str, found: pa.Table, *, into: str | None 
         write_statistics=packed,
     )
 
-    def write(sink: IO[bytes]) -> None:
-        sink.write(memoryview(buffer.getvalue()))
-
-    return folder.stage(name, write, into=into)
+    return folder.stage_bytes(name, memoryview(buffer.getvalue()), into=into)
 
 
 def write_table(folder: Folder, name: str, found: pa.Table) -> Staged:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import func, insert, or_, select, update
@@ -106,11 +106,6 @@ class Questions(Repository):
             .order_by(questions.c.id)
             .limit(limit),
         )
-
-    def count_opened(self, since: datetime) -> int:
-        """How many questions were asked since a moment: what a weekly budget counts."""
-        statement = select(func.count()).select_from(questions).where(questions.c.opened_at > since)
-        return int(self._connection.execute(statement).scalar_one())
 
     def lease(self, who: str, *, limit: int, ttl: timedelta) -> list[Question]:
         """Lend open questions to a person: free ones, expired ones, and those they hold.

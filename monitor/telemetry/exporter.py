@@ -137,7 +137,7 @@ class Exporter:
             thread.join()
 
     def _is_alive(self) -> bool:
-        if self._truth.outages.is_waiting():
+        if self._truth.outages is not None and self._truth.outages.is_waiting():
             return True  # it waits on purpose; starting it again would not bring anything back
         try:
             with self._store.reading() as tx:
@@ -175,7 +175,7 @@ class _Truth(Collector):
         self._reader = TruthReader(store)
         self._cap = Cap(store, settings.sources_most)
         self._settings = settings
-        self.outages = Outages()
+        self.outages: Outages | None = None
         self._lock = threading.Lock()
         self._page: tuple[Metric, ...] = ()
         self._read_at = float("-inf")
@@ -207,7 +207,9 @@ class _Truth(Collector):
             store_up=bool(found),
             seconds=seconds,
             disk=disk_of(self._store),
-            away=noted | {outage.kind for outage in self.outages.current()},
+            away=noted | {outage.kind for outage in self.outages.current()}
+            if self.outages
+            else noted,
         )
         yield from found
 

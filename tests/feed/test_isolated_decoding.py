@@ -22,7 +22,7 @@ from monitor.images import isolated_decoding
 from monitor.images.decode import MAX_PIXELS, Decoded, Decoding, decode
 from monitor.images.decoder_process import FAULTS, LEAST_SECONDS, _limit_time
 from monitor.images.errors import DecodersFailed
-from monitor.images.formats import stated_work
+from monitor.images.image_formats import stated_work
 from monitor.images.image_stats import image_stats
 from monitor.images.isolated_decoding import Decoders
 from monitor.images.reject_reasons import Reason, Rejected

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import ExifTags, Image
 
 from monitor.cli.root import run
-from monitor.images.formats import sniff
+from monitor.images.image_formats import sniff
 from monitor.ingest.batches import Limits
 from monitor.ingest.errors import FeedRefused
 from monitor.ingest.ingest_job import ingest

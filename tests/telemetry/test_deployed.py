@@ -55,7 +55,7 @@ ALERTS = {
 
 
 def rules() -> list[dict[str, Any]]:
-    document = yaml.safe_load((PROMETHEUS / "rules" / "conclad.yml").read_text())
+    document = yaml.safe_load((PROMETHEUS / "rules" / "alerts.yml").read_text())
     return [rule for group in document["groups"] for rule in group["rules"]]
 
 
@@ -243,7 +243,7 @@ def test_every_alert_has_a_runbook_and_stands_on_the_page_of_alerts() -> None:
 
 def test_promtool_accepts_rules_and_configuration() -> None:
     promtool = require_system("promtool", "prometheus")
-    assert "SUCCESS" in run(promtool, "check", "rules", PROMETHEUS / "rules" / "conclad.yml")
+    assert "SUCCESS" in run(promtool, "check", "rules", PROMETHEUS / "rules" / "alerts.yml")
     assert "SUCCESS" in run(promtool, "check", "config", PROMETHEUS / "prometheus.yml")
 
 
