@@ -70,6 +70,16 @@ def test_a_group_that_moves_alone_is_no_evidence() -> None:
     assert found.strength < 0.3
 
 
+def test_halves_of_one_group_say_nothing_of_other_classes() -> None:
+    """A few images of a source, half of them new: only the class they are taken for is seen."""
+    counts = np.array([2.0, 1.0, 11.0, 9.0, 1.0, 0.0])
+    found = coherence(Displacement(np.full((GROUPS, 64), 0.4) * counts[:, None], counts))
+    assert found.evidence > DRIFT_DEFAULTS.alone_evidence
+    assert found.across == 0.0
+    everywhere = coherence(moved(0.4))
+    assert everywhere.across > DRIFT_DEFAULTS.alone_evidence
+
+
 def test_a_baseline_takes_away_what_was_always_there() -> None:
     habit = moved(0.8, 5000.0)
     now = moved(0.8, 50.0, seed=1)

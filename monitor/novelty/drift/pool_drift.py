@@ -85,7 +85,8 @@ def split_by_shift(
     for source, rows in parts.items():
         found = coherence(moved[source], settings=settings)
         is_shifted = (
-            found.evidence >= settings.alone_evidence and found.strength >= settings.alone_strength
+            min(found.evidence, found.across) >= settings.alone_evidence
+            and found.strength >= settings.alone_strength
             if shifted is None
             else source in shifted
         )

@@ -67,11 +67,14 @@ class Coherence:
 
     ``evidence`` is about standard normal, or less, while nothing moves, whatever the directions
     and counts. ``strength`` is the length of the common displacement, where one is the spread
-    within a class; it does not depend on how many samples there were.
+    within a class; it does not depend on how many samples there were. ``across`` is the
+    evidence of pairs of different classes alone: a new class moves both halves of the classes that
+    it is taken for, and where few images are seen, there may be no other pairs.
     """
 
     evidence: float
     strength: float
+    across: float
 
 
 def coherence(
@@ -96,13 +99,17 @@ def coherence(
     first, second = np.triu_indices(len(present), k=1)
     # No pair of groups to compare, or classes that never vary: nothing can be said to move.
     if not len(first) or not means.shape[1]:
-        return Coherence(0.0, 0.0)
+        return Coherence(0.0, 0.0, 0.0)
     products = means[present] @ means[present].T
     counts = moved.counts[present]
     noise = np.sqrt(means.shape[1] / (counts[first] * counts[second]))
     common = products[first, second]
     strength = np.sqrt(max(float(np.median(common)), 0.0) / means.shape[1])
-    return Coherence(float(np.median(common / noise)), float(strength))
+    standard = common / noise
+    classes = present // settings.halves
+    apart = standard[classes[first] != classes[second]]
+    across = float(np.median(apart)) if len(apart) else 0.0
+    return Coherence(float(np.median(standard)), float(strength), across)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
