@@ -2,11 +2,13 @@
 
 Each group is a process of its own, so that what happens to one happens to no other, and so that
 one machine with three groups is the same thing as three machines with one each. They share the
-Ray cluster; where none is named, the one that is started here.
+Ray cluster; where none is named, the one that is started here. If its head dies, another one takes
+its place here, and the monitors, which wait for it, join that.
 """
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -31,9 +33,13 @@ RESTART_SECONDS, RESTART_MOST_SECONDS = 1.0, 60.0
 WELL_SECONDS = 300.0
 #: How long one may take to stop after its grace, before it is ended.
 STOP_SECONDS = 30.0
+#: How often it is seen to that a Ray of our own is there: a minute after its end Ray would end us.
+RAY_CHECK_SECONDS = 2.0
 
 # Not forked: Ray and torch have threads, which do not survive it.
 _processes = multiprocessing.get_context("spawn")
+
+log = logging.getLogger(__name__)
 
 
 class GroupFailed(ConcladError):
@@ -66,9 +72,9 @@ def run_groups(
     A monitor that dies is started again, and the others do not notice. With ``once`` it is not:
     :class:`GroupFailed` names it, after the others have ended.
     """
-    with _cluster(next(iter(configs.values()))) as address:
-        groups = [_Group(name, _at(config, address)) for name, config in configs.items()]
-        watch = _GroupWatch(groups, once, listener)
+    with _cluster(next(iter(configs.values()))) as cluster:
+        groups = [_Group(name, _at(config, cluster.address)) for name, config in configs.items()]
+        watch = _GroupWatch(groups, cluster, once, listener)
         try:
             with stopping_on_signals(watch.stop):
                 watch.run()
@@ -84,9 +90,14 @@ class _GroupWatch:
     """The one loop over all groups."""
 
     def __init__(
-        self, groups: list[_Group], once: bool, listener: Callable[[str, MonitorMessage], None]
+        self,
+        groups: list[_Group],
+        cluster: _GroupCluster,
+        once: bool,
+        listener: Callable[[str, MonitorMessage], None],
     ) -> None:
-        self._groups, self._once, self._listener = groups, once, listener
+        self._groups, self._cluster = groups, cluster
+        self._once, self._listener = once, listener
         self._stopping: float | None = None
 
     def stop(self) -> None:
@@ -107,6 +118,7 @@ class _GroupWatch:
             for ready in wait(list(pipes), timeout=0.5):
                 self._hear(pipes[ready])  # type: ignore[index]
             self._end_those_who_hang()
+            self._cluster.keep()
 
     def end(self) -> None:
         for group in self._groups:
@@ -193,19 +205,52 @@ def _leave_with_the_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+class _GroupCluster:
+    """The Ray that all groups use, at an address that stays."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def keep(self) -> None:
+        """Somebody else sees to a cluster that was there before us."""
+
+
+class _OwnRay(_GroupCluster):
+    """Started here, and again at the same address if its head is lost."""
+
+    def __init__(self) -> None:
+        from actors.ray_cluster import connect, head_address
+
+        connect("local")
+        super().__init__(head_address())
+        self._checked = time.monotonic()
+
+    def keep(self) -> None:
+        from actors.ray_cluster import ClusterLost, ClusterUnavailable, check_head, start_again
+
+        if time.monotonic() - self._checked < RAY_CHECK_SECONDS:
+            return
+        try:
+            check_head(self.address)
+        except ClusterLost as lost:
+            log.warning("%s; starting another one", lost)
+            try:
+                start_again(self.address)
+            except ClusterUnavailable as error:  # the monitors wait, and so do we
+                log.warning("%s", error)
+        self._checked = time.monotonic()
+
+
 @contextmanager
-def _cluster(config: Config) -> Iterator[str]:
-    """The address of the Ray that all groups use; 'local' starts it here, once for all."""
+def _cluster(config: Config) -> Iterator[_GroupCluster]:
+    """The Ray that all groups use; 'local' starts it here, once for all."""
     if config.run.address != "local":
-        yield config.run.address
+        yield _GroupCluster(config.run.address)
         return
-    import ray
+    from actors.ray_cluster import disconnect
 
-    from actors.ray_cluster import connect, disconnect
-
-    connect("local")
     try:
-        yield ray.get_runtime_context().gcs_address
+        yield _OwnRay()
     finally:
         disconnect()
 

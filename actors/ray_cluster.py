@@ -41,6 +41,8 @@ HEAD_TRIES, HEAD_SECONDS = 3, 2.0
 #: "0": Ray takes loopback for its own address and listens there; else on all of the machine's.
 ON_LOOPBACK = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
 
+GCS_PORT = ray_constants.GCS_PORT_ENVIRONMENT_VARIABLE
+
 log = logging.getLogger(__name__)
 
 
@@ -68,9 +70,10 @@ def connect(address: str) -> None:
     # Ray prints what befalls workers and nodes to stdout, in the middle of our results. What
     # matters of it is among the monitor's own events; the rest is for whoever turns up the log.
     ray_worker.print_to_stdstream = _note
+    is_first = False
     if address == "local":
         options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
-        _close_to_others()
+        is_first = _close_to_others()
     _read_variables_again()
     tries = LOCAL_TRIES if address == "local" else 1
     for left in reversed(range(tries)):
@@ -82,12 +85,26 @@ def connect(address: str) -> None:
             ray.shutdown()
             if left:
                 continue
-            disconnect()
+            if is_first:
+                disconnect()
             text = " ".join(str(error).split())[:300]
             raise ClusterUnavailable(
                 f"Ray at {address!r} cannot be used ({text}); check that the cluster runs and "
                 "that run.address or --address names it"
             ) from error
+
+
+def start_again(address: str) -> None:
+    """Another Ray of our own in place of one that is gone: by address and token the same.
+
+    So those who had joined that one find this one, too.
+    """
+    ray.shutdown()
+    _set({GCS_PORT: address.rpartition(":")[2]})
+    try:
+        connect("local")
+    finally:
+        _set({GCS_PORT: None})
 
 
 def disconnect() -> None:
@@ -101,12 +118,15 @@ _BEFORE: dict[str, str | None] = {}
 """Variables as they were before a Ray was started here."""
 
 
-def _close_to_others() -> None:
+def _close_to_others() -> bool:
     """A Ray that is started here listens on loopback, and wants a token that only we know.
 
     Ray's own would lie in the home folder and be the same for all clusters. Ours is in the
-    environment of this process and of those below it, also of monitors that join from there.
+    environment of this process and of those below it, also of monitors that join from there; so
+    it stays the same until :func:`disconnect`. False if it is there already.
     """
+    if _BEFORE:
+        return False
     ours = {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -114,8 +134,9 @@ def _close_to_others() -> None:
         ON_LOOPBACK: "0",
     }
     for name in ours:
-        _BEFORE.setdefault(name, os.environ.get(name))
+        _BEFORE[name] = os.environ.get(name)
     _set(ours)
+    return True
 
 
 def _set(variables: Mapping[str, str | None]) -> None:

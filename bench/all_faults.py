@@ -32,8 +32,10 @@ from monitor.jobs.from_config import open_existing_store
 from tests.actors.driving import in_a_process
 from tests.actors.nodes import Nodes
 
-#: How long a fault lasts, and how soon the next one follows: often while others still last.
-LASTS, PAUSE = (3.0, 20.0), (2.0, 8.0)
+#: How long a fault lasts.
+LASTS = (3.0, 20.0)
+#: How many follow each other at once, as a storm.
+STORM = (1, 4)
 #: A minute away, now and then; it takes the whole cluster along.
 HEAD_LASTS = (5.0, 60.0)
 #: How often something is killed, and how often it is the head: a new start takes its time.
@@ -61,10 +63,17 @@ class AllFaults:
     """Strikes at random until the monitor has come to its end."""
 
     def __init__(
-        self, config: Config, place: Place, cluster: Nodes | None, *, disk: bool, seed: int
+        self,
+        config: Config,
+        place: Place,
+        cluster: Nodes | None,
+        *,
+        disk: bool,
+        pause: tuple[float, float],
+        seed: int,
     ) -> None:
         self._config, self._place, self._cluster = config, place, cluster
-        self._lot = random.Random(seed)
+        self._pause, self._lot = pause, random.Random(seed)
         self.toll: Counter[str] = Counter()
         self._busy_until: dict[int, float] = {}
         self._seen = 0
@@ -94,14 +103,15 @@ class AllFaults:
         """Until the monitor ends: by us (True), or because it has done everything."""
         seen, moved_at = self.images(), time.monotonic()
         while process.is_alive():
-            process.join(self._lot.uniform(*PAUSE))
+            process.join(self._lot.uniform(*self._pause))
             now = self.images()
             if now != seen:
                 seen, moved_at = now, time.monotonic()
             if time.monotonic() - moved_at > CALM_SECONDS or not process.is_alive():
                 continue
-            if self._strike(process):
-                return True
+            for _ in range(self._lot.randint(*STORM)):
+                if process.is_alive() and self._strike(process):
+                    return True
         return False
 
     def _strike(self, process: BaseProcess) -> bool:

@@ -10,8 +10,9 @@ killed, drivers frozen and stopped, Ray's head is lost for up to a minute; the f
 or empty, its files are touched; the database is frozen, lags, drops its sessions (PostgreSQL) or is
 locked (``--store sqlite``); the disk of the state is full, or has no inode left (as root, who may
 mount a small one); the device has no memory, or is broken until its worker is replaced; the clock
-jumps a day ahead or back. The feed is paced to last ``--minutes`` at least. With ``--address none``
-it is one process, and what is killed is that.
+jumps a day ahead or back. They come in storms of up to four, with a ``--pause`` between, and the
+feed is paced to last ``--minutes`` at least. With ``--address none`` it is one process, and what is
+killed is that.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ TIMELESS = ("pools.age_hours=100000", "pools.look_minutes=1000000", "labels.per_
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int)
-    parser.add_argument("--pause", type=float, nargs=2, default=(2.0, 6.0), metavar="SECONDS")
+    parser.add_argument(
+        "--pause", type=float, nargs=2, metavar="SECONDS", help="2 6, with --all 15 45"
+    )
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--all", action="store_true", help="faults of every kind")
     parser.add_argument("--minutes", type=float, default=60.0, help="with --all: at least")
@@ -56,6 +59,7 @@ def main() -> None:
     parser.add_argument("--store", choices=("postgresql", "sqlite"), default="postgresql")
     given = parser.parse_args()
     images = given.images or (50_000 if given.all else 20_000)
+    shortest, longest = given.pause or ((15.0, 45.0) if given.all else (2.0, 6.0))
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         # Without a cluster there are no actors, nodes and heads to lose, only drivers.
@@ -79,7 +83,14 @@ def main() -> None:
             config = moved(config, place)
             if not has_disk:
                 print("the disk is not struck: only root may mount a small one", flush=True)
-            faults = AllFaults(config, place, cluster, disk=has_disk, seed=given.seed)
+            faults = AllFaults(
+                config,
+                place,
+                cluster,
+                disk=has_disk,
+                pause=(shortest, longest),
+                seed=given.seed,
+            )
             pace = given.minutes * 60 * (AT_ONCE if cluster else 1) * ROWS / images
             faults.run(pace, say=lambda text: print(text, flush=True))
             toll = ", ".join(f"{n} {kind}" for kind, n in sorted(faults.toll.items()))
@@ -89,7 +100,7 @@ def main() -> None:
             killed = rage(
                 config,
                 cluster,
-                pause=(given.pause[0], given.pause[1]),
+                pause=(shortest, longest),
                 seed=given.seed,
                 # A second for each batch: the feed lasts long enough for many to die.
                 engine=slow,

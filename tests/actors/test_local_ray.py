@@ -43,6 +43,35 @@ disconnect()
 assert "RAY_AUTH_TOKEN" not in os.environ
 """
 
+#: The one who watches the groups of sources: keeps their Ray, whose head dies.
+KEEPER = """
+import os, signal, subprocess, sys
+from actors import group_processes
+from tests.actors.test_local_ray import JOINER, below, is_called
+
+group_processes.RAY_CHECK_SECONDS = 0.0
+own = group_processes._OwnRay()
+address = own.address
+subprocess.run([sys.executable, "-c", JOINER, address], check=True)
+(head,) = [pid for pid in below(os.getpid()) if is_called(pid, "gcs_server")]
+own.keep()
+assert is_called(head, "gcs_server"), "nothing was wrong with it"
+os.kill(head, signal.SIGKILL)
+os.waitpid(head, 0)
+own.keep()
+assert own.address == address
+subprocess.run([sys.executable, "-c", JOINER, address], check=True)
+"""
+
+#: A group's monitor, which has inherited the token and knows the address.
+JOINER = """
+import sys
+from actors.ray_cluster import connect, disconnect, living_nodes
+connect(sys.argv[1])
+assert living_nodes()
+disconnect()
+"""
+
 #: Somebody else who would like to use it.
 STRANGER = """
 import sys
@@ -92,6 +121,13 @@ def below(process: int) -> set[int]:
     while more := {one for one, parent in parents.items() if parent in found} - found:
         found |= more
     return found
+
+
+def is_called(process: int, name: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip() == name
+    except OSError:  # it has ended
+        return False
 
 
 def listening(processes: set[int]) -> dict[str, int]:
@@ -155,6 +191,11 @@ def stranger(address: str, **variables: str) -> subprocess.CompletedProcess[str]
         text=True,
         timeout=300,
     )
+
+
+def test_the_head_of_the_ray_that_groups_share_may_die() -> None:
+    """Another one takes its place, where the monitors look for it and with the same token."""
+    subprocess.run([sys.executable, "-c", KEEPER], check=True, timeout=500)
 
 
 def test_the_table_of_ports_says_what_is_so() -> None:
