@@ -243,8 +243,9 @@ def _better(components: Floats) -> np.ndarray:
 
 
 def _unit_square(points: np.ndarray) -> np.ndarray:
-    """Into the square from 0 to 1, with the same scale in both directions."""
+    """Into the middle of the square from 0 to 1, with the same scale in both directions."""
     low = points.min(axis=0, initial=0)
-    extent = float((points.max(axis=0, initial=0) - low).max()) or 1.0
-    found: np.ndarray = (points - low) / extent
+    extents = points.max(axis=0, initial=0) - low
+    extent = float(extents.max()) or 1.0
+    found: np.ndarray = (points - low + (extent - extents) / 2) / extent
     return found

@@ -196,6 +196,39 @@ def test_a_phone_reaches_everything(browser: Browser, path: str) -> None:
         assert button.rect["y"] + button.rect["height"] <= PHONE[1]
 
 
+def test_two_fingers_move_and_zoom_the_map(browser: Browser) -> None:
+    browser.resize(PHONE)
+    browser.visit("/map")
+    browser.until(lambda: browser.one("#map").get_attribute("data-settled") == "yes")
+    before = points(browser)
+    top = browser.one("#map").rect["y"]
+
+    def touch(kind: str, *at: tuple[int, int]) -> None:
+        fingers = [{"x": x, "y": top + y, "id": n} for n, (x, y) in enumerate(at)]
+        params = {"type": kind, "touchPoints": fingers}
+        browser.driver.execute_cdp_cmd("Input.dispatchTouchEvent", params)
+
+    touch("touchStart", (150, 100))
+    touch("touchStart", (150, 100), (250, 100))
+    touch("touchMove", (100, 150), (300, 150))
+    touch("touchEnd")
+    after = browser.until(lambda: points(browser) if points(browser) != before else None)
+    # Twice as large, and what was between the fingers still is.
+    assert after[1][0] - after[0][0] == pytest.approx(2 * (before[1][0] - before[0][0]), abs=1)
+    assert after[0][0] - 200 == pytest.approx(2 * (before[0][0] - 200), abs=20)
+    assert after[0][1] - 150 == pytest.approx(2 * (before[0][1] - 100), abs=20)
+    assert browser.one("#acting").is_displayed() is False
+
+
+def points(browser: Browser) -> list[tuple[float, float]]:
+    """Where two images lie on the map."""
+    found = browser.driver.execute_script(
+        "const map = document.getElementById('map');"
+        "return map.ids().slice(0, 2).map(id => map.whereIs(id))"
+    )
+    return [(one["x"], one["y"]) for one in found]
+
+
 def test_what_was_settled_is_joined_and_the_last_revision_stands(state: Path) -> None:
     import pyarrow as pa
 

@@ -184,14 +184,43 @@ function zoomAt(x, y, factor) {
   draw();
 }
 
+// Two fingers move and zoom; with one a path is drawn.
+const fingers = new Map();
+const spread = () => {
+  const [a, b] = [...fingers.values()];
+  return { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2, wide: Math.max(1, Math.hypot(a.x - b.x, a.y - b.y)) };
+};
+
+function pinch(id, at) {
+  const before = spread();
+  fingers.set(id, at);
+  const now = spread();
+  view = { ...view, x: view.x + now.x - before.x, y: view.y + now.y - before.y };
+  zoomAt(now.x, now.y, now.wide / before.wide);
+}
+
+function lift(event) {
+  fingers.delete(event.pointerId);
+}
+
 let held = null;
 canvas.addEventListener("pointerdown", (event) => {
   canvas.setPointerCapture(event.pointerId);
   const at = { x: event.offsetX, y: event.offsetY };
+  if (event.pointerType === "touch" && fingers.size < 2) fingers.set(event.pointerId, at);
+  if (fingers.size === 2) {
+    lasso = held = null;
+    return;
+  }
   held = { at, pans: event.button > 0 || event.altKey || !mayAnswer, view: { ...view }, adds: event.shiftKey || event.ctrlKey || event.metaKey, moved: false };
 });
 canvas.addEventListener("pointermove", (event) => {
   const at = { x: event.offsetX, y: event.offsetY };
+  if (fingers.size === 2) {
+    if (fingers.has(event.pointerId)) pinch(event.pointerId, at);
+    return;
+  }
+  if (fingers.has(event.pointerId)) fingers.set(event.pointerId, at);
   if (!held) {
     const found = nearestTo(at.x, at.y);
     if (found !== hovered) {
@@ -207,7 +236,9 @@ canvas.addEventListener("pointermove", (event) => {
   else lasso = [...(lasso ?? [held.at]), at];
   draw();
 });
+canvas.addEventListener("pointercancel", lift);
 canvas.addEventListener("pointerup", (event) => {
+  lift(event);
   if (held && !held.moved) {
     const found = nearestTo(event.offsetX, event.offsetY, event.pointerType === "touch" ? 24 : REACH);
     if (found && held.adds) toggle(found);
@@ -292,7 +323,7 @@ document.addEventListener("keydown", (event) => {
 // -- loading ------------------------------------------------------------------------------------
 
 function reset() {
-  view = { x: Math.max(0, (box().width - unit() - 40) / 2), y: 0, scale: 1 };
+  view = { x: (box().width - unit() - 40) / 2, y: (box().height - unit() - 40) / 2, scale: 1 };
   draw();
 }
 
@@ -301,7 +332,7 @@ async function load() {
   points = found.points;
   const novel = points.filter((one) => one.novel).length;
   const thinned = found.shown < found.pool.size ? `, of ${found.pool.size.toLocaleString()}` : "";
-  document.getElementById("map-words").textContent = `${points.length.toLocaleString()} images${thinned}; ${novel.toLocaleString()} look new to the detector in use.${found.settled ? "" : " Arranging…"}`;
+  document.getElementById("map-words").textContent = `${points.length.toLocaleString()} images${thinned}; ${novel.toLocaleString()} ${novel === 1 ? "looks" : "look"} new to the detector in use.${found.settled ? "" : " Arranging…"}`;
   draw();
   if (!found.settled) setTimeout(() => load().catch(() => {}), AGAIN_MS);
   canvas.dataset.settled = found.settled ? "yes" : "no";
