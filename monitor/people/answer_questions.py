@@ -12,7 +12,7 @@ from monitor.people.errors import BadAnswer
 from monitor.people.version_manifest import current_knowledge
 from monitor.store.errors import NotFound, WrongState
 from monitor.store.records import Answer, ClassRow, Question
-from monitor.store.states import AnswerKind, AnswerOutcome, ClassOrigin, QuestionState
+from monitor.store.states import AnswerKind, ClassOrigin, QuestionState
 from monitor.store.store import Store, Transaction
 
 GROUP = "/"
@@ -219,16 +219,3 @@ def _take_back(
                 "take it back"
             )
     return tx.answers.undo(question.id, who=who, client_id=client_id).answer
-
-
-def conflicts_of(tx: Transaction, question_id: int) -> list[Answer]:
-    """Later answers that disagree with the one that counts."""
-    found = tx.answers.of_question(question_id)
-    standing = tx.questions.get(question_id).answer_id
-    first = next((one for one in found if one.id == standing), None)
-    return [
-        one
-        for one in found
-        if one.outcome is AnswerOutcome.CONFLICT
-        and (first is None or (one.kind, one.class_id) != (first.kind, first.class_id))
-    ]

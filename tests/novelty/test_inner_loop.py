@@ -18,13 +18,6 @@ from tests.novelty.worlds import World, name
 PRESETS = ("robust", "paper")
 
 
-def pool_of(world: World, sizes: dict[int, int], *, seed: int = 0) -> tuple[Floats, list[str]]:
-    features = np.concatenate([world.draw(c, n) for c, n in sizes.items()])
-    labels = [name(c) for c, n in sizes.items() for _ in range(n)]
-    order = np.random.default_rng(seed).permutation(len(labels))
-    return features[order], [labels[i] for i in order]
-
-
 def found(detector: Detector, pool: Floats, labels: list[str], budget: int) -> Update:
     return drive(inner_loop(detector, pool, budget=budget), lambda i: labels[i])
 
@@ -33,7 +26,7 @@ def found(detector: Detector, pool: Floats, labels: list[str], budget: int) -> U
 def test_two_new_classes_at_once_are_told_apart(preset: str) -> None:
     world = World()
     detector = world.detector(settings=preset_settings(preset))
-    pool, labels = pool_of(world, {0: 80, 1: 80, 2: 80, 3: 60, 4: 60})
+    pool, labels = world.pool({0: 80, 1: 80, 2: 80, 3: 60, 4: 60})
     update = found(detector, pool, labels, budget=20)
     assert update.outcome == "discovered"
     assert {d.name for d in update.discoveries} == {name(3), name(4)}
@@ -52,7 +45,7 @@ def test_two_new_classes_at_once_are_told_apart(preset: str) -> None:
 def test_what_was_found_is_no_longer_news(preset: str) -> None:
     world = World()
     detector = world.detector(settings=preset_settings(preset))
-    pool, labels = pool_of(world, {0: 80, 1: 80, 2: 80, 3: 60, 4: 60})
+    pool, labels = world.pool({0: 80, 1: 80, 2: 80, 3: 60, 4: 60})
     updated = found(detector, pool, labels, budget=20).apply(detector, pool)
     later = np.concatenate([world.draw(3, 100), world.draw(4, 100)])
     assert detector.score(later).novel.mean() > 0.9
@@ -67,7 +60,7 @@ def test_a_pool_with_nothing_new_adds_nothing_and_stays_cheap(budget: int) -> No
     for seed in range(5):
         world = World(seed=seed)
         detector = world.detector()
-        pool, labels = pool_of(world, {0: 200, 1: 200, 2: 200}, seed=seed)
+        pool, labels = world.pool({0: 200, 1: 200, 2: 200}, seed=seed)
         update = found(detector, pool, labels, budget)
         assert update.outcome in ("quiet", "nothing new")
         assert update.discoveries == ()
@@ -80,7 +73,7 @@ def test_a_pool_with_nothing_new_adds_nothing_and_stays_cheap(budget: int) -> No
 def test_saying_that_nothing_is_new_costs_the_same_whatever_the_budget(budget: int) -> None:
     world = World(seed=8)
     detector = world.detector(5)
-    pool, labels = pool_of(world, dict.fromkeys(range(5), 120))
+    pool, labels = world.pool(dict.fromkeys(range(5), 120))
     update = found(detector, pool, labels, budget)
     assert update.outcome == "quiet"
     assert update.labels == RobustSettings().quiet_labels
@@ -90,7 +83,7 @@ def test_a_new_class_that_hides_in_a_known_one_is_found() -> None:
     """Half of what looks like class 0 is called otherwise; only class 3 looks new."""
     world = World()
     detector = world.detector()
-    pool, labels = pool_of(world, {0: 120, 1: 60, 2: 60, 3: 60})
+    pool, labels = world.pool({0: 120, 1: 60, 2: 60, 3: 60})
     twins = [i for i, label in enumerate(labels) if label == name(0)][::2]
     labels = ["twin" if i in set(twins) else label for i, label in enumerate(labels)]
     update = found(detector, pool, labels, budget=24)
@@ -104,7 +97,7 @@ def test_few_labelled_samples_do_not_make_known_ones_look_new() -> None:
         features, names = world.labelled(range(3), 30)
         detector = Detector.fit(features, names)
         assert len(detector.references) == 90
-        pool, labels = pool_of(world, {0: 50, 1: 50, 2: 50, 3: 50}, seed=seed)
+        pool, labels = world.pool({0: 50, 1: 50, 2: 50, 3: 50}, seed=seed)
         score = found(detector, pool, labels, budget=12).score
         old = np.concatenate([world.draw(c, 100) for c in range(3)])
         false_novel.append((score(old) > score.threshold).mean())
@@ -116,7 +109,7 @@ def test_few_labelled_samples_do_not_make_known_ones_look_new() -> None:
 def test_replaying_recorded_answers_leads_to_the_same_end() -> None:
     world = World()
     detector = world.detector()
-    pool, labels = pool_of(world, {0: 60, 1: 60, 2: 60, 3: 50})
+    pool, labels = world.pool({0: 60, 1: 60, 2: 60, 3: 50})
     first = found(detector, pool, labels, budget=15)
     recorded = {i: a for r in first.rounds for i, a in zip(r.asked, r.answers, strict=True)}
     again = drive(inner_loop(detector, pool, budget=15), recorded.__getitem__)
@@ -140,7 +133,7 @@ def test_no_answer_can_break_the_budget(
     chosen = preset_settings(preset)
     chosen = chosen if query == "own" else chosen.replace(query=query)
     detector = world.detector(settings=chosen)
-    pool, labels = pool_of(world, {0: 20, 1: 20, 3: 15, 4: 5}, seed=seed)
+    pool, labels = world.pool({0: 20, 1: 20, 3: 15, 4: 5}, seed=seed)
     loop = inner_loop(detector, pool, budget=budget, seed=seed)
     # Every blind-th sample cannot be told: None must neither crash nor be asked again.
     update = drive(loop, lambda i: None if i % blind == 0 else labels[i])
@@ -155,7 +148,7 @@ def test_no_answer_can_break_the_budget(
 def test_answers_of_known_classes_are_used_by_name_or_id() -> None:
     world = World()
     detector = world.detector()
-    pool, labels = pool_of(world, {0: 60, 1: 60, 2: 60, 3: 50})
+    pool, labels = world.pool({0: 60, 1: 60, 2: 60, 3: 50})
     ids = {c.name: c.id for c in detector.classes}
     by_id = drive(inner_loop(detector, pool, budget=20), lambda i: ids.get(labels[i], labels[i]))
     by_name = found(detector, pool, labels, budget=20)
@@ -165,7 +158,7 @@ def test_answers_of_known_classes_are_used_by_name_or_id() -> None:
 
 def test_ablations_leave_out_what_they_say() -> None:
     world = World()
-    pool, labels = pool_of(world, {0: 60, 1: 60, 2: 60, 3: 50})
+    pool, labels = world.pool({0: 60, 1: 60, 2: 60, 3: 50})
     for preset in PRESETS:
         bare = world.detector(settings=preset_settings(preset).replace(pseudo_labels=False))
         update = found(bare, pool, labels, budget=12)

@@ -8,6 +8,7 @@ from monitor.novelty.detector import Detector
 from monitor.novelty.trigger.decision import threshold
 from monitor.novelty.trigger.noticeable_share import sensitivity
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE, measure_novelty
+from monitor.novelty.trigger.settings import SensitivitySettings
 from tests.novelty.worlds import World
 
 
@@ -44,3 +45,23 @@ def test_what_it_promises_is_noticed() -> None:
 
 def test_two_classes_are_too_few_to_judge_by() -> None:
     assert sensitivity(detector_of(World(), 2, 60), 300) is None
+
+
+def test_few_references_are_told_how_many_would_do() -> None:
+    world = World(classes=6, dimension=48, seed=3)
+    poor = sensitivity(detector_of(world, 4, 20), 400, settings=SensitivitySettings(poor=0.01))
+    assert poor is not None
+    assert poor.one_pool > 0.01
+    assert poor.references is None or poor.references > 20
+    rich = sensitivity(detector_of(world, 4, 160), 4000, settings=SensitivitySettings(poor=1.0))
+    assert rich is not None
+    assert rich.references is None, "what is noticed already needs no more references"
+
+
+def test_rarer_false_rounds_cost_sensitivity() -> None:
+    detector = detector_of(World(classes=6, dimension=48), 4, 100)
+    often, seldom = (sensitivity(detector, 300, false_rounds_per_month=n) for n in (2.0, 0.1))
+    assert often is not None
+    assert seldom is not None
+    assert often.one_pool < seldom.one_pool
+    assert often.to_dict()["pool"] == 300

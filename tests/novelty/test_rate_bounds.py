@@ -24,3 +24,15 @@ def test_more_answers_say_more() -> None:
     assert narrow[1] - narrow[0] < (wide[1] - wide[0]) / 4
     assert rate_interval(5, 5)[1] == 1.0
     assert rate_interval(0, 5)[0] == 0.0
+
+
+@pytest.mark.parametrize(("hits", "trials"), [(0, 4), (2, 9), (15, 40)])
+def test_hits_and_misses_are_judged_alike(hits: int, trials: int) -> None:
+    low, high = rate_interval(hits, trials)
+    other = rate_interval(trials - hits, trials)
+    assert other == pytest.approx((1 - high, 1 - low))
+
+
+def test_more_certainty_is_a_wider_interval_around_the_rate_that_was_seen() -> None:
+    wide, narrow = (rate_interval(6, 20, certainty=c) for c in (0.99, 0.8))
+    assert wide[0] < narrow[0] < 6 / 20 < narrow[1] < wide[1]
