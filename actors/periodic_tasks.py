@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -47,15 +46,6 @@ class Observer(Protocol):
     def show_outages(self, outages: Outages) -> None: ...
 
 
-@dataclass(slots=True)
-class _Reading:
-    """What is known of one source since the last note."""
-
-    captured: datetime | None = None
-    implausible: int = 0
-    """Images whose time of capture lies in the future, or before there were such cameras."""
-
-
 class PeriodicTasks:
     """Everything here may be skipped for a while; nothing of it is on an image's way."""
 
@@ -76,7 +66,8 @@ class PeriodicTasks:
         self._noted_outages: dict[str, Any] = {}
         self._clock = clock
         self._noted = -float("inf")
-        self._readings: dict[str, _Reading] = {}
+        # Source and time of capture of what was committed since the last note.
+        self._captured: list[pa.Table] = []
         self._restarts: dict[str, int] = {}
         self._forgot = self._clock()
         self._forgetting: Future[None] | None = None
@@ -99,12 +90,7 @@ class PeriodicTasks:
     def committed(self, batches: Sequence[ScoredBatch]) -> None:
         """Batches are done; what their sources look like is noted with the next note."""
         self._commits += len(batches)
-        verdicts = pa.concat_tables([b.verdicts for b in batches])
-        for source, captured, odd in _by_source(verdicts, before=self._wall() + AHEAD_MOST):
-            reading = self._readings.setdefault(source, _Reading())
-            reading.implausible += odd
-            if captured is not None:
-                reading.captured = max(captured, reading.captured or captured)
+        self._captured += [batch.verdicts.select(_CAPTURED) for batch in batches]
 
     def tick(self, unfinished: int) -> None:
         now = self._clock()
@@ -151,15 +137,15 @@ class PeriodicTasks:
         self._background.shutdown(wait=True)
 
     def _note(self, unfinished: int) -> None:
-        readings, restarts = self._readings, self._workers.restarts()
-        outages = self._outages.as_note()
+        restarts, outages = self._workers.restarts(), self._outages.as_note()
+        readings = _by_source(self._captured, before=self._wall() + AHEAD_MOST)
         with self._store.transaction(self._lease) as tx:
-            before = tx.notes.get_many(SOURCES, readings)
+            before = tx.notes.get_many(SOURCES, [source for source, _, _ in readings])
+            now = tx.now.isoformat()
             tx.notes.set_many(
-                SOURCES, {s: _merged(before.get(s, {}), r, tx.now) for s, r in readings.items()}
+                SOURCES, {s: _merged(before.get(s, {}), at, now) for s, at, _ in readings}
             )
-            odd = {source: reading.implausible for source, reading in readings.items()}
-            tx.counters.add([Count("implausible_times", s, "", n) for s, n in odd.items() if n])
+            tx.counters.add([Count("implausible_times", s, "", n) for s, _, n in readings if n])
             tx.notes.set(*OUTAGES, outages)
             fresh = {r: n - self._restarts.get(r, 0) for r, n in restarts.items()}
             tx.counters.add(
@@ -172,7 +158,7 @@ class PeriodicTasks:
             # A file that nobody has opened yet is at least one batch.
             unopened = tx.counts.new_files(UNOPENED_MOST)
             tx.notes.set(*HEARTBEAT, self._heartbeat(tx, unfinished, waiting))
-        self._readings, self._restarts, self._noted_outages = {}, restarts, outages
+        self._captured, self._restarts, self._noted_outages = [], restarts, outages
         self._workers.scale(waiting + unopened)
 
     def _heartbeat(self, tx: Any, unfinished: int, waiting: int) -> dict[str, Any]:
@@ -237,17 +223,23 @@ class PeriodicTasks:
                 raise
 
 
-def _by_source(verdicts: pa.Table, *, before: datetime) -> list[tuple[str, datetime | None, int]]:
-    """The latest plausible time of capture of each source, and how many were not plausible."""
-    if not verdicts.num_rows:
+_CAPTURED = ("source_id", "captured_at")
+
+
+def _by_source(
+    captured: Sequence[pa.Table], *, before: datetime
+) -> list[tuple[str, datetime | None, int]]:
+    """Of each source: its latest plausible time of capture, and how many were not plausible."""
+    if not captured:
         return []
-    times = pc.cast(verdicts.column("captured_at"), pa.timestamp("us", tz="UTC"))
+    rows = pa.concat_tables(captured)
+    times = pc.cast(rows.column("captured_at"), pa.timestamp("us", tz="UTC"))
     late = pc.greater(times, pa.scalar(before, times.type))
     early = pc.less(times, pa.scalar(EARLIEST, times.type))
     odd = pc.fill_null(pc.or_(late, early), False)
     plausible = pc.if_else(odd, pa.scalar(None, times.type), times)
     found = (
-        pa.table({"source": verdicts.column("source_id"), "at": plausible, "odd": odd})
+        pa.table({"source": rows.column("source_id"), "at": plausible, "odd": odd})
         .group_by("source")
         .aggregate([("at", "max"), ("odd", "sum")])
     )
@@ -255,11 +247,6 @@ def _by_source(verdicts: pa.Table, *, before: datetime) -> list[tuple[str, datet
     return list(zip(*columns, strict=True))
 
 
-def _merged(before: dict[str, Any], reading: _Reading, now: datetime) -> dict[str, Any]:
-    captured = reading.captured.isoformat() if reading.captured else None
-    return {
-        "last_captured_at": max(
-            filter(None, (captured, before.get("last_captured_at"))), default=None
-        ),
-        "last_commit_at": now.isoformat(),
-    }
+def _merged(before: dict[str, Any], at: datetime | None, now: str) -> dict[str, Any]:
+    times = (at.isoformat() if at else None, before.get("last_captured_at"))
+    return {"last_captured_at": max(filter(None, times), default=None), "last_commit_at": now}

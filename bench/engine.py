@@ -237,6 +237,10 @@ def report(times: dict[str, list[Timing]], images: int) -> None:
             print(f"{ours} against {other}: {clock:.2f} by the clock, {cpu:.2f} by CPU time")
 
 
+#: As many as ten classes need to be fitted and calibrated.
+LEAST_IMAGES = 100
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--backbone", default="embedded")
@@ -248,7 +252,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--images", type=int, default=1024, help="images in each turn")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--serve-plain", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.images < LEAST_IMAGES:
+        parser.error(f"--images: at least {LEAST_IMAGES}, of which ten classes are made")
+    return given
 
 
 def warn_of_neighbours() -> None:

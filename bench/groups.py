@@ -1,10 +1,11 @@
 """Two groups of sources that share one embedder: do they lose anything, and who gets how much?
 
-    .venv/bin/python -m bench.groups [--images 12000] [--rate 400] [--shares 1 3]
+    .venv/bin/python -m bench.groups [--images 12000] [--rate 400] [--shares 1 3] [--deaths 0]
 
 A cluster of two nodes, one of which has the one device, a stand-in that computes so many images a
 second. First one group alone works off a feed, then two do side by side, each in a process of its
-own. Counted are committed images, while all groups of a run have work.
+own. Counted are committed images, while all groups of a run have work. With ``--deaths`` the
+process of the device dies so many times in each run.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 from sqlalchemy import select
 
 from actors.run_monitor import run
-from bench.standins import blobs, configuration, paced_engine, put_into_use, write_numbered
+from bench.standins import blobs, configuration, mortal_engine, put_into_use, write_numbered
 from monitor.config import Config
 from monitor.novelty.detector import Detector
 from monitor.store import Store
@@ -53,14 +54,22 @@ class GroupRates:
 
 
 def measure(
-    folder: Path, shares: Mapping[str, float], *, images: int, rate: float, address: str
+    folder: Path,
+    shares: Mapping[str, float],
+    *,
+    images: int,
+    rate: float,
+    address: str,
+    deaths: int = 0,
 ) -> GroupRates:
-    """Let groups work off a feed each, side by side."""
+    """Let groups work off a feed each, side by side, while their embedder dies so many times."""
     features, names = blobs(10, 4000)
     folder.mkdir(parents=True, exist_ok=True)
     table = folder / "features.npy"
     np.save(table, features)
-    engine = partial(paced_engine, table, rate, ROWS)
+    graves = folder / "graves"
+    graves.mkdir()
+    engine = partial(mortal_engine, table, rate, ROWS, graves, deaths)
     monitors = []
     states = {group: folder / group / "state" for group in shares}
     for number, (group, share) in enumerate(shares.items()):
@@ -81,6 +90,7 @@ def measure(
     for monitor in monitors:
         monitor.terminate()
         monitor.join()
+    assert len(list(graves.iterdir())) == deaths, "it did not die as often as it should"
     return rates_of(states)
 
 
@@ -156,10 +166,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--images", type=int, default=12_000, help="of each group")
     parser.add_argument("--rate", type=float, default=400.0, help="images a second of the device")
     parser.add_argument("--shares", type=float, nargs=2, default=[1.0, 3.0])
+    parser.add_argument("--deaths", type=int, default=0, help="of the device's process, a run")
     given = parser.parse_args(arguments)
     with nodes(cpus=2) as cluster, tempfile.TemporaryDirectory(prefix="groups-") as place:
         cluster.add(cpus=1, device=1)
-        of = partial(measure, images=given.images, rate=given.rate, address=cluster.address)
+        of = partial(
+            measure,
+            images=given.images,
+            rate=given.rate,
+            address=cluster.address,
+            deaths=given.deaths,
+        )
         alone = of(Path(place, "alone"), {"harbour": 1.0})
         both = of(Path(place, "both"), dict(zip(("harbour", "forest"), given.shares, strict=True)))
     print(f"one group alone: {alone.together:.0f} images/s of {given.rate:.0f}")

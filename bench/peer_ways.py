@@ -3,8 +3,8 @@
     python bench/peer_ways.py torch|ray-data|dfm|conclad --data FILE.parquet --images 256
     python bench/peer_ways.py notice-dfm|notice-mmd --feeds FILE.npz
 
-Prints one line of JSON: seconds by the clock and of the processor and the most memory, or what was
-noticed of each feed.
+Prints one line of JSON: seconds by the clock and of the processor and the most memory; or a line
+for each feed as it is finished, with what was noticed of it and the same figures up to there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import json
 import math
 import os
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +24,8 @@ from typing import Any
 import numpy as np
 
 BATCH = 32
+#: Images that conclad is fitted on before it scores.
+FITTED = 64
 #: A false alarm in so many pools: one a month where a pool is a day.
 POOLS_PER_ALARM = 30
 #: Each labelled image is scored by a fit without its fold.
@@ -141,10 +142,11 @@ def conclad(data: Path, images: int) -> Iterator[None]:
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        encoded = images_of(data, images)
-        feed = write_feed(folder / "feed.parquet", encoded, ["x"] * images)
-        labels = ["a" if number % 2 else "b" for number in range(64)]
-        labelled = write_feed(folder / "labelled.parquet", encoded[:64], labels)
+        # Fitted on others: features of images that were seen before are not computed again.
+        encoded = images_of(data, images + FITTED)
+        feed = write_feed(folder / "feed.parquet", encoded[:images], ["x"] * images)
+        labels = ["a" if number % 2 else "b" for number in range(FITTED)]
+        labelled = write_feed(folder / "labelled.parquet", encoded[images:], labels)
         settings = (f"state.dir={folder / 'state'}", "backbone.precision=float32")
         config = load(overrides=[*settings, "backbone.size=224"], environ={}).config
         fit(config, [labelled])
@@ -198,7 +200,7 @@ def feeds_of(path: Path) -> Iterator[tuple[np.ndarray, list[tuple[np.ndarray, np
         )
 
 
-def notice_dfm(path: Path) -> list[list[bool]]:
+def notice_dfm(path: Path) -> Iterator[list[bool]]:
     """A pool is noticed that has more images above a threshold than chance explains.
 
     DFM itself scores images and decides nothing about pools. The threshold is what one in twenty
@@ -218,30 +220,25 @@ def notice_dfm(path: Path) -> list[list[bool]]:
         shape = (len(features), features.shape[1], 1, 1)
         return np.asarray(model.score(torch.from_numpy(features), shape)[0])
 
-    told = []
     for labelled, pools in feeds_of(path):
         folds = np.array_split(np.random.default_rng(0).permutation(len(labelled)), FOLDS)
         held = np.concatenate(
             [scores(fitted(np.delete(labelled, fold, axis=0)), labelled[fold]) for fold in folds]
         )
         threshold, model = np.quantile(held, 0.95), fitted(labelled)
-        told.append(
-            [
-                bool(
-                    binom.sf((scores(model, pool) > threshold).sum() - 1, len(pool), 0.05)
-                    < 1 / POOLS_PER_ALARM
-                )
-                for pool, _ in pools
-            ]
-        )
-    return told
+        yield [
+            bool(
+                binom.sf((scores(model, pool) > threshold).sum() - 1, len(pool), 0.05)
+                < 1 / POOLS_PER_ALARM
+            )
+            for pool, _ in pools
+        ]
 
 
-def notice_mmd(path: Path) -> list[list[bool]]:
+def notice_mmd(path: Path) -> Iterator[list[bool]]:
     """A pool is noticed in which the online test raises an alarm; it begins anew after each."""
     from alibi_detect.cd import MMDDriftOnline
 
-    told = []
     for labelled, pools in feeds_of(path):
         every = POOLS_PER_ALARM * len(pools[0][0])
         # It refuses to estimate the rate of one in so many from fewer draws.
@@ -259,8 +256,7 @@ def notice_mmd(path: Path) -> list[list[bool]]:
             heard.append(any(alarms))
             if heard[-1]:
                 test.reset_state()
-        told.append(heard)
-    return told
+        yield heard
 
 
 NOTICING = {"notice-dfm": notice_dfm, "notice-mmd": notice_mmd}
@@ -273,19 +269,20 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=256)
     parser.add_argument("--feeds", type=Path)
     given = parser.parse_args()
-    answer: Any
     if given.way in WAYS:
-        answer = measured(given.way, given.data, given.images)
+        _say(measured(given.way, given.data, given.images))
     else:
         began, before = time.perf_counter(), _processor()
-        answer = {"told": NOTICING[given.way](given.feeds)}
-        answer |= {"seconds": time.perf_counter() - began, "processor": _processor() - before}
-        answer["megabytes"] = _memory()
+        for told in NOTICING[given.way](given.feeds):
+            used = {"seconds": time.perf_counter() - began, "processor": _processor() - before}
+            _say({"told": told, **used, "megabytes": _memory()})
+    # Some libraries' threads do not end by themselves.
+    os._exit(0)
+
+
+def _say(answer: dict[str, Any]) -> None:
     assert all(math.isfinite(v) for v in answer.values() if isinstance(v, float))
     print(json.dumps(answer), flush=True)
-    # Some libraries' threads do not end by themselves.
-    sys.stdout.flush()
-    os._exit(0)
 
 
 if __name__ == "__main__":

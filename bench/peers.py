@@ -1,13 +1,15 @@
 """Peers side by side with conclad: images a second, memory, and what each notices of a live feed.
 
     python -m bench.peers --data eurosat.parquet --features eurosat.npz [--images 256] [--seeds 8]
+        [--minutes 15] [--only torch ray-data dfm conclad notice-dfm notice-mmd notice-conclad]
 
 On the same images: a plain torch loop, a plain pipeline of Ray Data, anomalib's DFM (fit on a half,
 predict the other), and `conclad score`, each in a process of its own, on the embedded backbone in
 float32. On the same features, the feeds of `conclad evaluate --live`: anomalib's DFM, the online
 MMD test of alibi-detect, and conclad. Peers that are not installed beside us are installed into
 environments below ``--environments``, which see our packages behind their own; where that fails a
-sentence says so.
+sentence says so. A peer may take ``--minutes``; of one that takes longer, the feeds that it has
+finished count. Each result is printed as it comes.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,6 @@ from monitor.evaluation.live_feed import LiveFeed
 from monitor.evaluation.live_plan import LivePlan
 
 CHILD = Path(__file__).with_name("peer_ways.py")
-SECONDS = 1800
 #: What has to be installed for a way, where it is not one of ours.
 PACKAGES = {"dfm": "anomalib", "notice-dfm": "anomalib", "notice-mmd": "alibi-detect"}
 TITLES = {
@@ -40,14 +42,16 @@ TITLES = {
     "conclad": "conclad score",
     "notice-dfm": "anomalib DFM with a count of images above a threshold",
     "notice-mmd": "alibi-detect online MMD, window of 50",
+    "notice-conclad": "conclad",
 }
+SPEED = ("torch", "ray-data", "dfm", "conclad")
 
 
 class PeerMissing(Exception):
     """A peer could not be installed, or did not run."""
 
 
-def python_for(way: str, environments: Path) -> str:
+def python_for(way: str, environments: Path, seconds: float) -> str:
     """An interpreter that has the package of a way."""
     package = PACKAGES.get(way)
     if package is None:
@@ -56,44 +60,55 @@ def python_for(way: str, environments: Path) -> str:
     python = home / "bin" / "python"
     if (home / "installed").exists():
         return str(python)
-    _call([sys.executable, "-m", "venv", str(home)])
-    site = _call([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
-    Path(site.strip(), "zz_beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    _call([str(python), "-m", "pip", "install", "--quiet", package])
+    lines_of([sys.executable, "-m", "venv", str(home)], seconds)
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    (site,) = lines_of([str(python), "-c", where], seconds)
+    Path(site, "zz_beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    lines_of([str(python), "-m", "pip", "install", "--quiet", package], seconds)
     (home / "installed").touch()
     return str(python)
 
 
-def _call(command: Sequence[str]) -> str:
-    # Peers print what they like on the way: the last line is the answer.
+def lines_of(command: Sequence[str], seconds: float, *, partly: bool = False) -> list[str]:
+    """What a command prints; with ``partly`` also if it is stopped because it takes too long."""
     ours = {**os.environ, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ours
+    )
+    stopping = threading.Timer(seconds, child.kill)
+    stopping.start()
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=SECONDS, env=ours, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise PeerMissing(f"took longer than {SECONDS} s") from None
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise PeerMissing((lines or ["it ended without a word"])[-1][:200])
-    return done.stdout
+        told, complaint = child.communicate()
+    finally:
+        in_time = stopping.is_alive()
+        stopping.cancel()
+    lines = told.splitlines()
+    if not in_time and not (partly and lines):
+        raise PeerMissing(f"took longer than {seconds / 60:g} minutes")
+    if in_time and child.returncode:
+        said = [line for line in complaint.splitlines() if line.strip()]
+        raise PeerMissing((said or ["it ended without a word"])[-1][:200])
+    return lines
 
 
-def ask(way: str, environments: Path, *arguments: str) -> dict[str, Any] | None:
+def ask(way: str, environments: Path, seconds: float, *arguments: str) -> list[dict[str, Any]]:
+    """The results of a way: one of its speed, or one for each feed. Nothing if it did not run."""
     try:
-        said = _call([python_for(way, environments), str(CHILD), way, *arguments])
+        python = python_for(way, environments, seconds)
+        said = lines_of([python, str(CHILD), way, *arguments], seconds, partly=True)
     except PeerMissing as problem:
         print(f"{TITLES[way]}: could not be run here: {problem}", flush=True)
-        return None
-    found: dict[str, Any] = json.loads(said.strip().splitlines()[-1])
-    return found
+        return []
+    # Peers print what they like on the way.
+    return [json.loads(line) for line in said if line.startswith("{")]
 
 
-def compare_speed(data: Path, images: int, environments: Path) -> None:
-    print(f"{images} images, one thread, embedded backbone at 224 px in float32")
-    for way in ("torch", "ray-data", "dfm", "conclad"):
-        found = ask(way, environments, "--data", str(data), "--images", str(images))
-        if found is not None:
+def compare_speed(
+    ways: Sequence[str], data: Path, images: int, environments: Path, seconds: float
+) -> None:
+    print(f"{images} images, one thread, embedded backbone at 224 px in float32", flush=True)
+    for way in ways:
+        for found in ask(way, environments, seconds, "--data", str(data), "--images", str(images)):
             # Of Ray only the driver's processor time can be seen from here.
             shown = "" if way == "ray-data" else f" ({images / found['processor']:.1f} of a core)"
             print(
@@ -103,22 +118,25 @@ def compare_speed(data: Path, images: int, environments: Path) -> None:
             )
 
 
-def compare_noticing(features: Path, plan: LivePlan, environments: Path) -> None:
+def compare_noticing(
+    ways: Sequence[str], features: Path, plan: LivePlan, environments: Path, seconds: float
+) -> None:
     """Pools in which something was noticed: the clean ones, and the first with news."""
     data = load_features(features)
     (share,) = plan.shares
     print(
         f"\n{len(plan.seeds)} feeds, {plan.known} known classes, {plan.labelled} labelled images "
-        f"each, pools of {plan.pool}: {plan.clean} clean, then {plan.pools} with {share:.0%} new"
+        f"each, pools of {plan.pool}: {plan.clean} clean, then {plan.pools} with {share:.0%} new",
+        flush=True,
     )
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         feeds = Path(folder, "feeds.npz")
         np.savez(feeds, **_arrays(data, plan, share))
-        for way in ("notice-dfm", "notice-mmd"):
-            found = ask(way, environments, "--feeds", str(feeds))
-            if found is not None:
-                _tell(TITLES[way], np.array(found["told"]), plan, found)
-        _tell_ours(features, plan, Path(folder))
+        for way in ways:
+            if way == "notice-conclad":
+                _tell_ours(features, plan, Path(folder), seconds)
+            elif found := ask(way, environments, seconds, "--feeds", str(feeds)):
+                _tell(TITLES[way], plan, found)
 
 
 def _arrays(data: Any, plan: LivePlan, share: float) -> dict[str, Any]:
@@ -132,19 +150,21 @@ def _arrays(data: Any, plan: LivePlan, share: float) -> dict[str, Any]:
     return arrays
 
 
-def _tell(title: str, told: np.ndarray, plan: LivePlan, found: dict[str, Any]) -> None:
+def _tell(title: str, plan: LivePlan, found: Sequence[dict[str, Any]]) -> None:
+    told = np.array([feed["told"] for feed in found])
     clean, first = told[:, : plan.clean], told[:, plan.clean]
     images = told.size * plan.pool
     print(
-        f"{title:>55}: first pool with news {first.mean():.0%}, within {plan.pools} "
+        f"{title:>55}: {len(told)} feeds; first pool with news {first.mean():.0%}, within "
+        f"{plan.pools} "
         f"{told[:, plan.clean :].any(axis=1).mean():.0%}; alarms in {clean.sum()} of {clean.size} "
-        f"clean pools; {images / found['processor']:,.0f} images/s of a core with its fits, "
-        f"{found['megabytes']:,.0f} MB",
+        f"clean pools; {images / found[-1]['processor']:,.0f} images/s of a core with its fits, "
+        f"{found[-1]['megabytes']:,.0f} MB",
         flush=True,
     )
 
 
-def _tell_ours(features: Path, plan: LivePlan, folder: Path) -> None:
+def _tell_ours(features: Path, plan: LivePlan, folder: Path, seconds: float) -> None:
     """`conclad evaluate --live` on the same feeds: the trigger alone, and with its questions."""
     command = [sys.executable, "-m", "monitor.cli", "evaluate", "--live"]
     options = {
@@ -161,7 +181,12 @@ def _tell_ours(features: Path, plan: LivePlan, folder: Path) -> None:
     for title, trickle in (("conclad, its trigger alone", 0), ("conclad, with its questions", 21)):
         out = folder / f"trickle-{trickle}"
         given = {**options, "trickle": trickle, "out": out}
-        _call([*command, *(part for k, v in given.items() for part in (f"--{k}", str(v)))])
+        spoken = [part for key, value in given.items() for part in (f"--{key}", str(value))]
+        try:
+            lines_of([*command, *spoken], seconds)
+        except PeerMissing as problem:
+            print(f"{title}: {problem}", flush=True)
+            continue
         records = json.loads((out / "live.json").read_text())["records"]
         noticed = [record["noticed_in"] for record in records]
         print(
@@ -182,14 +207,19 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.1)
     parser.add_argument("--pool", type=int, default=400)
     parser.add_argument("--clean", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=15.0, help="that each peer may take")
+    parser.add_argument("--only", nargs="+", choices=tuple(TITLES), default=tuple(TITLES))
     home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "conclad-peers")
     parser.add_argument("--environments", type=Path, default=home)
     given = parser.parse_args()
     if given.data is None and given.features is None:
         parser.error("nothing to compare: name images with --data, features with --features")
-    if given.data is not None:
-        compare_speed(given.data, given.images, given.environments)
-    if given.features is not None:
+    seconds = 60 * given.minutes
+    speed = [way for way in given.only if way in SPEED]
+    noticing = [way for way in given.only if way not in SPEED]
+    if given.data is not None and speed:
+        compare_speed(speed, given.data, given.images, given.environments, seconds)
+    if given.features is not None and noticing:
         plan = LivePlan(
             known=4,
             new=1,
@@ -199,7 +229,7 @@ def main() -> None:
             shares=(given.share,),
             seeds=tuple(range(given.seeds)),
         )
-        compare_noticing(given.features, plan, given.environments)
+        compare_noticing(noticing, given.features, plan, given.environments, seconds)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ is. So a bench chooses what features every image has, and how long they take.
 from __future__ import annotations
 
 import io
+import os
 import struct
 import threading
 import time
@@ -34,6 +35,8 @@ from monitor.store.states import ClassOrigin
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 #: The tiny backbone takes images of this size as they are.
 SIZE = 32
+#: Images that a device embeds at least before it dies.
+LIFE = 200
 
 
 class Table(Engine):
@@ -72,12 +75,36 @@ class Paced(Table):
         return super()._run(images)
 
 
+class Mortal(Paced):
+    """A device whose process dies after some images, so many times in all.
+
+    Each death leaves a file in ``graves``, which all processes see.
+    """
+
+    def __init__(self, path: Path, rate: float, batch: int, graves: Path, deaths: int) -> None:
+        super().__init__(path, rate, batch)
+        self._graves, self._deaths, self._images = graves, deaths, 0
+
+    def _run(self, images: Images) -> Features:
+        self._images += len(images)
+        if self._images > LIFE and len(list(self._graves.iterdir())) < self._deaths:
+            (self._graves / str(os.getpid())).touch()
+            os._exit(1)
+        return super()._run(images)
+
+
 def table_engine(path: Path, config: Config) -> Engine:
     return Table(path)
 
 
 def paced_engine(path: Path, rate: float, batch: int, config: Config) -> Engine:
     return Paced(path, rate, batch)
+
+
+def mortal_engine(
+    path: Path, rate: float, batch: int, graves: Path, deaths: int, config: Config
+) -> Engine:
+    return Mortal(path, rate, batch, graves, deaths)
 
 
 def numbers_of(images: Images) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -86,18 +86,20 @@ def scored(state: State, batch: Batch, rng: np.random.Generator) -> ScoredBatch:
         "captured_at": [NOW] * rows,
         "score": ratios,
         "score_ratio": ratios,
-        "p_known": np.full(rows, 0.5, np.float32),
         "nearest_class": ["class-1"] * rows,
         "file": [f"feed/{batch.file_id:09}.parquet"] * rows,
         "row": range(batch.first_row, batch.first_row + rows),
+    }
+    judged = {
+        "p_known": np.full(rows, 0.5, np.float32),
+        "verdict": ["known"] * rows,
+        "detector_version": [1] * rows,
     }
     features = rng.random((rows, DIMENSION), dtype=np.float32)
     return ScoredBatch(
         batch_id=batch.id,
         detector_version=1,
-        verdicts=table(
-            VERDICTS, {**common, "verdict": ["known"] * rows, "detector_version": [1] * rows}
-        ),
+        verdicts=table(VERDICTS, {**common, **judged}),
         rejected=pa.Table.from_pylist([], schema=REJECTED),
         features=table(features_schema(DIMENSION), {**common, "features": features}),
         pool_id=state.pool,

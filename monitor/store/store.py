@@ -39,7 +39,6 @@ from monitor.store.tables import (
     counters,
     events,
     leases,
-    listed,
     notes,
     outputs,
     pool_members,
@@ -167,7 +166,8 @@ class Notes(Repository):
         if dialect.name == "sqlite":
             written = notes.c.updated_at.type.bind_processor(dialect)
             moment = written(self._now) if written else self._now
-            rows = [(room, key, json.dumps(value), moment) for key, value in values.items()]
+            # In the order of the index: neighbours share a page of it.
+            rows = [(room, key, json.dumps(value), moment) for key, value in sorted(values.items())]
             self._connection.exec_driver_sql(f"{_NOTE} VALUES (?, ?, ?, ?) {_AGAIN}", rows)
         else:
             several = "SELECT %s, n->>0, (n->1)::jsonb, %s FROM json_array_elements(%s::json) n"
@@ -180,10 +180,20 @@ class Notes(Repository):
         """The notes of a room that are there, by key."""
         if not keys:
             return {}
-        some = notes.c.key.in_(listed(self._connection.dialect.name, "keys"))
-        statement = select(notes.c.key, notes.c.value).where(notes.c.room == room, some)
-        rows = self._connection.execute(statement, {"keys": list(keys)})
-        return {row.key: row.value for row in rows}
+        # As text, like the others; the values are parsed in one go.
+        wanted = json.dumps(sorted(keys))
+        if self._connection.dialect.name == "sqlite":
+            some = "SELECT key, value FROM notes WHERE room = ? AND key IN"
+            rows = self._connection.exec_driver_sql(
+                f"{some} (SELECT value FROM json_each(?))", (room, wanted)
+            ).fetchall()
+            values = json.loads(f"[{','.join([value for _, value in rows])}]")
+            return dict(zip([key for key, _ in rows], values, strict=True))
+        some = "SELECT key, value FROM notes WHERE room = %s AND key IN"
+        found = self._connection.exec_driver_sql(
+            f"{some} (SELECT json_array_elements_text(%s::json))", (room, wanted)
+        )
+        return dict(found.tuples().all())
 
     def get(self, room: str, key: str, default: Any = None) -> Any:
         row = self._connection.execute(
@@ -196,6 +206,11 @@ class Notes(Repository):
             select(notes.c.key, notes.c.value).where(notes.c.room == room).order_by(notes.c.key)
         )
         return {row.key: row.value for row in rows}
+
+    def keys(self, room: str) -> list[str]:
+        """The keys of a room, without reading what is noted under them."""
+        statement = select(notes.c.key).where(notes.c.room == room).order_by(notes.c.key)
+        return list(self._connection.execute(statement).scalars())
 
     def delete(self, room: str, key: str) -> None:
         self._connection.execute(delete(notes).where(notes.c.room == room, notes.c.key == key))

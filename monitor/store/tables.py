@@ -35,7 +35,6 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
-    bindparam,
     event,
     func,
     select,
@@ -435,14 +434,6 @@ class Repository:
     def _next_id(self, column: Column[Any]) -> int:
         """One more than the largest: gapless and in commit order, because we write alone."""
         return int(self._connection.execute(select(func.max(column))).scalar() or 0) + 1
-
-
-def listed(dialect: str, name: str) -> Select[Any]:
-    """The texts of a list that is passed as the parameter ``name``: one value of any length."""
-    given = bindparam(name, type_=JSON)
-    if dialect == "sqlite":
-        return select(func.json_each(given).table_valued("value").c.value)
-    return select(func.json_array_elements_text(given))
 
 
 def chunks(values: Iterable[T], size: int = CHUNK) -> Iterator[Sequence[T]]:

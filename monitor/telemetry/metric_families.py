@@ -330,6 +330,12 @@ def _by_source(sources: Sequence[SourceSummary], now: datetime) -> Iterator[Fami
         ("source",),
         {(s.name,): float(s.drift.active) for s in sources if s.drift},
     )
+    yield gauge(
+        "shift_corrected",
+        "1 while a source is judged with its shift taken back, else 0.",
+        ("source",),
+        {(s.name,): float(s.corrected) for s in sources if s.drift or s.corrected},
+    )
 
 
 def _scores(sources: Sequence[SourceSummary]) -> Iterator[Family]:

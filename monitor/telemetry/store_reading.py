@@ -22,6 +22,7 @@ from monitor.store.shared_names import (
     HEARTBEAT,
     OUTAGES,
     SENSITIVITY,
+    SHIFTS,
     SOURCES,
 )
 from monitor.store.snapshot_manifest import read_meta
@@ -229,6 +230,8 @@ class _Seen:
     discoveries: Sequence[Event]
     sources: Mapping[str, Any]
     drift: Mapping[str, Any]
+    corrected: Collection[str]
+    """The sources that are judged with their shift taken back."""
     webhooks: Mapping[str, Any]
     sensitivity: Mapping[str, Any]
     set_aside: Mapping[str, int]
@@ -266,6 +269,7 @@ def _look(tx: Transaction) -> _Seen:
         discoveries=tx.events.latest(kinds=[DISCOVERED], limit=DISCOVERIES_SHOWN),
         sources=tx.notes.all(SOURCES),
         drift=tx.notes.all(DRIFT),
+        corrected=frozenset(tx.notes.keys(SHIFTS)),
         webhooks=tx.notes.all(WEBHOOK_ROOM),
     )
 
@@ -333,6 +337,7 @@ def _sources(seen: _Seen) -> Iterator[SourceSummary]:
             last_captured_at=_moment(note.get("last_captured_at")),
             last_commit_at=_moment(note.get("last_commit_at")),
             drift=_drift(seen.drift.get(name)),
+            corrected=name in seen.corrected,
         )
 
 

@@ -105,6 +105,8 @@ class SourceSummary:
     last_captured_at: datetime | None = None
     last_commit_at: datetime | None = None
     drift: DriftSummary | None = None
+    corrected: bool = False
+    """Whether it is judged with its shift taken back."""
 
 
 @dataclass(frozen=True, slots=True)

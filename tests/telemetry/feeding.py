@@ -19,6 +19,7 @@ from monitor.store import commit_version as publish
 from monitor.store.output_columns import REJECTED, VERDICTS, table
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Count, FileStat, Lease, Question, Version
+from monitor.store.shared_names import SHIFTS
 from monitor.store.states import AnswerKind, ClassOrigin
 from tests.store.building import CAPTURED, commit_batch, plan_feed, sample, scored, small_detector
 
@@ -271,6 +272,12 @@ def drifts(store: Store, source: str, level: float) -> None:
             tx.events.append("drift.detected", verdict, source=source)
 
 
+def correct_shift(store: Store, source: str) -> None:
+    """A source is judged with its shift taken back from now on."""
+    with store.transaction() as tx:
+        tx.notes.set(SHIFTS, source, {"strength": 0.4})
+
+
 def trouble(store: Store) -> None:
     """A file that cannot be read, an actor that died, an update that failed."""
     with store.transaction() as tx:
@@ -295,6 +302,7 @@ def whole_life(store: Store) -> None:
         judge(store, source)
         note_source(store, source)
         drifts(store, source, 0.2)
+    correct_shift(store, "cam-2")
     questions = ask(store, "cam-2", count=6)
     answer(store, questions)
     discover(store, questions)

@@ -1,13 +1,16 @@
-"""Every panel for eyes: python -m tests.telemetry.looking [FOLDER] [--seconds 12]
+"""Every panel for eyes: python -m tests.telemetry.looking [PICTURES] [--demo | --seconds 12]
 
-A life of a monitor is shown to a real Prometheus, and what each panel would show is printed: its
-kind and unit, its series under their legends, or what it says when there is nothing. With a folder
-each board is also drawn there, a small chart for every panel.
+A real Prometheus watches a monitor, and what each panel would show is printed: its kind and unit,
+its series under their legends, or what it says when there is nothing. With a folder for pictures
+each board is also drawn there, a small chart for every panel. The monitor is that of `conclad demo`
+from its first batch to its last, or a store that is filled by hand with what a demo does not have.
 """
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from monitor.store import Store
 from monitor.telemetry.dashboards import BOARDS, Board
@@ -96,9 +100,12 @@ def _draw_panel(server: Prometheus, panel: Panel, axes: Any, seconds: float) -> 
         said = [words.get(one.removeprefix("value = "), one) for one in said]
         axes.text(0, 0.95, "\n".join(said[:6]) or f"({panel.nothing})", fontsize=8, va="top")
         return
+    begins = (server.moment or time.time()) - seconds
     for query in panel.queries:
-        for one in server.query_range(prepared(scoped(query.expr)), seconds=seconds, step=1.0):
-            times = [float(at) - float(one["values"][0][0]) for at, _ in one["values"]]
+        for one in server.query_range(
+            prepared(scoped(query.expr)), seconds=seconds, step=max(1.0, seconds // 200)
+        ):
+            times = [float(at) - begins for at, _ in one["values"]]
             values = [float(value) for _, value in one["values"]]
             axes.plot(times, values, label=_legend(query.legend, one["metric"]) or "value")
     if not axes.lines:
@@ -124,13 +131,25 @@ def fall_silent(store: Store, source: str) -> None:
 @click.command()
 @click.argument("pictures", required=False, type=click.Path(path_type=Path))
 @click.option("--seconds", default=12, help="How long the feed goes on: enough for a rate.")
-def main(pictures: Path | None, seconds: int) -> None:
-    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "state") as store:
+@click.option("--demo", is_flag=True, help="Watch the monitor of the demo: some minutes.")
+def main(pictures: Path | None, seconds: int, demo: bool) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for server, watched in _demo(folder) if demo else _by_hand(folder, seconds):
+            for board in BOARDS:
+                click.echo("\n".join(shown(server, board)))
+                if pictures is not None:
+                    pictures.mkdir(parents=True, exist_ok=True)
+                    draw(server, board, pictures / f"{board.uid}.png", seconds=watched)
+
+
+def _by_hand(folder: Path, seconds: int) -> Iterator[tuple[Prometheus, float]]:
+    with Store.open(folder / "state") as store:
         feeding.whole_life(store)
         fall_silent(store, "cam-9")
         with Exporter(store, LINKS, group="harbour") as exporter:
             assert exporter.url is not None
-            where = Path(folder) / "prometheus"
+            where = folder / "prometheus"
             with prometheus(where, monitor=exporter.url, alertmanager=None) as server:
                 for _ in range(seconds):
                     for source in ("cam-1", "cam-2"):
@@ -138,11 +157,29 @@ def main(pictures: Path | None, seconds: int) -> None:
                         feeding.note_source(store, source)
                     exporter.observe_stage("embed", 0.2)
                     time.sleep(1)
-                for board in BOARDS:
-                    click.echo("\n".join(shown(server, board)))
-                    if pictures is not None:
-                        pictures.mkdir(parents=True, exist_ok=True)
-                        draw(server, board, pictures / f"{board.uid}.png", seconds=seconds)
+                yield server, seconds
+
+
+def _demo(folder: Path) -> Iterator[tuple[Prometheus, float]]:
+    """The demo with its own monitor; it is looked at as of the last scrape."""
+    home, log = folder / "demo", folder / "demo.log"
+    command = [sys.executable, "-m", "monitor.cli", "demo", "--dir", str(home), "--quiet"]
+    with log.open("wb") as sink:
+        running = subprocess.Popen(command, stdout=sink, stderr=subprocess.STDOUT)
+    config = home / "ray_config.yaml"
+    while not config.exists():
+        assert running.poll() is None, log.read_text()
+        time.sleep(0.2)
+    port = yaml.safe_load(config.read_text())["metrics"]["port"]
+    where, url = folder / "prometheus", f"http://127.0.0.1:{port}"
+    with prometheus(where, monitor=url, alertmanager=None) as server:
+        assert running.wait() == 0, log.read_text()
+        up = 'timestamp(up{job="conclad"} == 1)[2h:1s]'
+        first = server.value(f"min_over_time({up})")
+        server.moment = server.value(f"max_over_time({up})")
+        assert first is not None, "the demo's monitor was never scraped"
+        assert server.moment is not None
+        yield server, server.moment - first
 
 
 if __name__ == "__main__":

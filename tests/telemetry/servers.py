@@ -30,14 +30,17 @@ class Prometheus:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.moment: float | None = None
+        """As of when it is asked, in POSIX seconds; None for now."""
 
     def query(self, expr: str) -> list[dict[str, Any]]:
-        found = _get(f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': expr})}")
+        asked = {"query": expr, "time": self.moment or time.time()}
+        found = _get(f"{self.url}/api/v1/query?{urllib.parse.urlencode(asked)}")
         return list(found["data"]["result"])
 
     def query_range(self, expr: str, *, seconds: float, step: float) -> list[dict[str, Any]]:
         """The last seconds of a query, as a panel with a time axis asks for them."""
-        now = time.time()
+        now = self.moment or time.time()
         asked = {"query": expr, "start": now - seconds, "end": now, "step": step}
         found = _get(f"{self.url}/api/v1/query_range?{urllib.parse.urlencode(asked)}")
         return list(found["data"]["result"])

@@ -91,6 +91,8 @@ def test_a_whole_life_in_figures(store: Store, clock: Clock, scrape: Callable[[]
         ("actor_restarts_total", (("role", "embedder"),)): 1,
         ("actor_restarts_total", (("role", "scorer"),)): 0,
         ("drift_score", (("source", "cam-1"),)): 0.2,
+        ("shift_corrected", (("source", "cam-1"),)): 0.0,
+        ("shift_corrected", (("source", "cam-2"),)): 1.0,
     }.items():
         assert page.get(name, **dict(labels)) == pytest.approx(value), (name, labels)
     discovered = page.get(

@@ -165,10 +165,26 @@ def _scores() -> tuple[Panel, ...]:
                     "{{class_name}}",
                 )
             ],
-            width=24,
+            width=16,
             height=6,
             unit="percentunit",
             steps=((None, "text"), (0.8, "orange"), (1, "red")),
+        ),
+        Panel(
+            "Judged with their shift taken back",
+            "timeseries",
+            "Sources that look shifted, by a dirty lens or another light, and whose images are "
+            "judged as if they did not. It begins with one pool, before drift is reported.",
+            [
+                Query(
+                    f"max by (source) (conclad_shift_corrected{{{SOURCE}}}) > 0",
+                    "{{source}}",
+                )
+            ],
+            width=8,
+            height=6,
+            decimals=0,
+            nothing="no source is shifted",
         ),
     )
 

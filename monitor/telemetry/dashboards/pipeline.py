@@ -14,7 +14,7 @@ def pipeline() -> Board:
         uid="conclad-pipeline",
         title="conclad / Pipeline",
         description="Throughput, lag, stage times, actors, disk, and the machines of the cluster.",
-        panels=(*_flow(), *_stages(), *_feed(), *_process(), *_machines()),
+        panels=(*_flow(), *_stages(), *_feed(), *_process(), *_account(), *_machines()),
         period="now-6h",
     )
 
@@ -235,6 +235,103 @@ def _process() -> tuple[Panel, ...]:
             steps=((None, "red"), (1, "green")),
             words={"0": ("out of reach", "red"), "1": ("readable", "green")},
             nothing="not reached",
+        ),
+    )
+
+
+def _account() -> tuple[Panel, ...]:
+    return (
+        row("Is everything there?"),
+        Panel(
+            "Feed",
+            "stat",
+            "Whether the folder or bucket of the feed can be listed and read. While it is away the "
+            "monitor waits, and goes on by itself.",
+            [Query("min(conclad_feed_up)")],
+            width=4,
+            steps=((None, "red"), (1, "green")),
+            words={"0": ("away", "red"), "1": ("there", "green")},
+            nothing="not reached",
+        ),
+        Panel(
+            "Images without a place",
+            "stat",
+            "Images of the feed that have neither a verdict nor a reason nor a place in a queue. "
+            "Anything but 0 is a fault of the monitor: 'conclad store check' names the files.",
+            [Query("sum(conclad_images_unaccounted)")],
+            width=4,
+            decimals=0,
+            steps=((None, "green"), (1, "red")),
+        ),
+        Panel(
+            "Where the images of the feed are",
+            "bargauge",
+            "All images of the files that were opened, by where they are; together they are all "
+            "that was listed.",
+            [
+                Query(
+                    "sum by (place) (conclad_account_images)",
+                    "{{place}}",
+                    instant=True,
+                ),
+                Query("sum(conclad_account_images_listed)", "listed", instant=True),
+            ],
+            width=8,
+            decimals=0,
+        ),
+        Panel(
+            "What the monitor waits for",
+            "timeseries",
+            "1 while the monitor waits for an outage to end, by what is away: the feed, the store, "
+            "the disk, the cluster.",
+            [Query("max by (kind) (conclad_outage)", "{{kind}}")],
+            width=8,
+            decimals=0,
+            steps=((None, "text"), (1, "red")),
+        ),
+        Panel(
+            "Quarantined, waiting for a person",
+            "timeseries",
+            "Files, batches and images that could not be processed and were set aside. 'conclad "
+            "quarantine list' says why.",
+            [Query("sum by (what) (conclad_set_aside)", "{{what}}")],
+            width=6,
+            decimals=0,
+        ),
+        Panel(
+            "Sources, and those without figures of their own",
+            "timeseries",
+            "All sources are watched and judged; from metrics.sources_most on the others share "
+            "their figures.",
+            [
+                Query("sum(conclad_sources)", "sources"),
+                Query("sum(conclad_sources_capped)", "without figures of their own"),
+            ],
+            width=6,
+            decimals=0,
+        ),
+        Panel(
+            "Messages that could not be delivered",
+            "timeseries",
+            "Consecutive failures by receiver; 0 after a success.",
+            [Query("max by (receiver) (conclad_webhook_failures)", "{{receiver}}")],
+            width=6,
+            decimals=0,
+            nothing="no receivers",
+        ),
+        Panel(
+            "Forgotten, as old as it may become",
+            "timeseries",
+            "Digests and events that retention has removed, per second (state.keep_digests_days, "
+            "state.keep_events_days).",
+            [
+                Query(
+                    "sum by (what) (rate(conclad_forgotten_total[$__rate_interval]))",
+                    "{{what}}",
+                )
+            ],
+            width=6,
+            unit="cps",
         ),
     )
 
