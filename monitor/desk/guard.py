@@ -107,9 +107,9 @@ class Guard:
             rule, params = self._find(request)
             response = await self._answer(request, rule, params)
         except SignInNeeded as error:
-            response = _to_sign_in(request, rule) or error_reply(error, rule)
+            response = _to_sign_in(request, rule) or error_reply(error, rule, request)
         except ConcladError as error:
-            response = error_reply(error, rule)
+            response = error_reply(error, rule, request)
         except Exception:
             # The client learns nothing about our insides; the log has it all.
             log.exception("%s %s failed", request.method, request.url.path)

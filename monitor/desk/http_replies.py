@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from monitor.config.desk_section import DeskSection as DeskConfig
@@ -86,10 +87,14 @@ def status_of(error: ConcladError) -> int:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
 
 
-def error_reply(error: ConcladError, rule: Rule | None) -> Response:
-    """One sentence, as a page for people and as JSON for programs."""
+def error_reply(error: ConcladError, rule: Rule | None, request: Request) -> Response:
+    """One sentence, as a page for people and as JSON for programs.
+
+    At an address without a rule, a browser is told by what it asks for.
+    """
     status = status_of(error)
-    if rule is not None and rule.html:
+    is_browser = "text/html" in request.headers.get("accept", "")
+    if rule.html if rule is not None else is_browser:
         return page("error.html", status=status, message=str(error), code=status)
     headers = {"www-authenticate": "Bearer"} if status == 401 else {}
     return JSONResponse({"error": str(error)}, status, headers)

@@ -242,6 +242,16 @@ def test_what_is_not_in_the_table_does_not_exist(client: Client) -> None:
     assert client.send("TRACE", "/").status == 405
 
 
+def test_a_person_at_a_wrong_address_sees_a_page(client: Client) -> None:
+    reply = client.get("/clases", accept="text/html,*/*")
+    assert (reply.status, reply.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert b"there is no such page" in reply.body
+    assert b'<a href="/">' in reply.body
+    assert client.get("/clases", accept="application/json").headers["content-type"] == (
+        "application/json"
+    )
+
+
 def test_other_host_names_are_not_ours(desk: Guard) -> None:
     for host in ("evil.example", "evil.example:8484", "127.0.0.1.evil.example", ""):
         assert Client(desk, host=host).get("/").status == 403
