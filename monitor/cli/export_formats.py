@@ -13,6 +13,7 @@ from typing import IO, Any, TypeVar
 
 import click
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
@@ -21,6 +22,8 @@ from monitor.cli.options import Moment
 from monitor.config import Config
 from monitor.feed.feed_storage import FeedStorage
 from monitor.jobs.from_config import check_folder_is_writable, feed_storage_of
+
+_FORMULA = r"^[=+\-@\t\r]"
 
 Batches = Iterable[pa.RecordBatch]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -103,7 +106,19 @@ def _parquet(found: Batches, schema: pa.Schema, sink: IO[bytes]) -> int:
 
 def _csv(found: Batches, schema: pa.Schema, sink: IO[bytes]) -> int:
     with pacsv.CSVWriter(sink, schema) as writer:
-        return _each(found, writer.write_batch)
+        return _each(found, lambda batch: writer.write_batch(_without_formulas(batch)))
+
+
+def _without_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Texts that a spreadsheet would run get an apostrophe, as in the export of questions."""
+    columns = []
+    for column in batch.columns:
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            is_formula = pc.match_substring_regex(column, _FORMULA)
+            quoted = pc.binary_join_element_wise(pa.scalar("'", column.type), column, "")
+            column = pc.if_else(is_formula, quoted, column)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _jsonl(found: Batches, schema: pa.Schema, sink: IO[bytes]) -> int:

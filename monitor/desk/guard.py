@@ -13,9 +13,9 @@ import hmac
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from functools import partial
 from urllib.parse import urlsplit
 
 from anyio import from_thread
@@ -56,6 +56,10 @@ CSRF_HEADER = "x-csrf-token"
 BODY_SECONDS = 60
 """For the largest import over a slow line; what comes slower is a connection held on purpose."""
 
+QUIET_SECONDS, LOOK_SECONDS = 0.25, 0.005
+"""What writes in many small steps waits before each for a moment in which nobody else is being
+answered, for so long at most; how often it looks."""
+
 log = logging.getLogger(__name__)
 
 
@@ -91,6 +95,7 @@ class Guard:
         # Changes wait for each other here, first come first served. SQLite would let them wait as
         # well, but whoever comes last may be served first there, and somebody waits for ever.
         self._turn = asyncio.Lock()
+        self._in_flight = 0
         self._local = Person(_own_name(whoami), Role.ADMIN, "open")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,7 +110,8 @@ class Guard:
         try:
             self._check_host(request)
             rule, params = self._find(request)
-            response = await self._answer(request, rule, params)
+            with self._counted(rule):
+                response = await self._answer(request, rule, params)
         except SignInNeeded as error:
             response = _to_sign_in(request, rule) or error_reply(error, rule, request)
         except ConcladError as error:
@@ -115,6 +121,30 @@ class Guard:
             log.exception("%s %s failed", request.method, request.url.path)
             response = JSONResponse({"error": "something went wrong; see the log"}, 500)
         await with_headers(response, self._config)(scope, receive, send)
+
+    @contextlib.contextmanager
+    def _counted(self, rule: Rule) -> Iterator[None]:
+        """Count who is being answered, but for those that write in many small steps."""
+        self._in_flight += not rule.in_turns
+        try:
+            yield
+        finally:
+            self._in_flight -= not rule.in_turns
+
+    @contextlib.contextmanager
+    def _quiet_turn(self) -> Iterator[None]:
+        """Wait for a quiet moment and one's turn to write, from the thread of a handler."""
+        from_thread.run(self._wait_for_quiet)
+        try:
+            yield
+        finally:
+            from_thread.run_sync(self._turn.release)
+
+    async def _wait_for_quiet(self) -> None:
+        latest = time.monotonic() + QUIET_SECONDS
+        while self._in_flight and time.monotonic() < latest:
+            await asyncio.sleep(LOOK_SECONDS)
+        await self._turn.acquire()
 
     def _check_host(self, request: Request) -> None:
         """Names by which nobody means us are refused: a page elsewhere may point one at us."""
@@ -177,7 +207,7 @@ class Guard:
             key=self._key,
             cookies=request.cookies,
             oidc=self._oidc,
-            turn=partial(_turn, self._turn),
+            turn=self._quiet_turn,
             is_gone=lambda: from_thread.run(request.is_disconnected),
         )
         if rule.changes and not rule.in_turns:
@@ -300,16 +330,6 @@ async def _read(request: Request, most: int) -> bytes:
     except TimeoutError:
         raise TooSlow(f"the body did not come within {BODY_SECONDS} seconds") from None
     return b"".join(parts)
-
-
-@contextlib.contextmanager
-def _turn(turn: asyncio.Lock) -> Iterator[None]:
-    """Wait for one's turn to write, from the thread of a handler."""
-    from_thread.run(turn.acquire)
-    try:
-        yield
-    finally:
-        from_thread.run_sync(turn.release)
 
 
 def _words(error: ValidationError) -> str:

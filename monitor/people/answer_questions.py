@@ -93,9 +93,10 @@ def give(store: Store, said: Sequence[Said], *, who: str, action: str) -> list[R
     if len(said) > MOST_AT_ONCE:
         raise BadAnswer(f"{len(said)} answers at once; send at most {MOST_AT_ONCE} together")
     known = frozenset(current_knowledge(store).classes)
+    found: dict[str, ClassRow] = {}
     with store.transaction() as tx:
         return [
-            _give(tx, one, who=who, client_id=client_id, known=known)
+            _give(tx, one, who=who, client_id=client_id, known=known, found=found)
             for one, client_id in zip(said, client_ids(action, len(said)), strict=True)
         ]
 
@@ -110,18 +111,31 @@ def find_class(tx: Transaction, text: str) -> ClassRow | None:
 
 
 def _give(
-    tx: Transaction, said: Said, *, who: str, client_id: str, known: frozenset[str]
+    tx: Transaction,
+    said: Said,
+    *,
+    who: str,
+    client_id: str,
+    known: frozenset[str],
+    found: dict[str, ClassRow],
 ) -> Receipt:
+    """``found`` are the classes that this transaction has looked up: most answers name the same."""
     try:
         # A refused answer must not leave the class behind that it would have named.
         with tx.connection.begin_nested():
-            return _record(tx, said, who=who, client_id=client_id, known=known)
+            return _record(tx, said, who=who, client_id=client_id, known=known, found=found)
     except ConcladError as error:
         return Receipt(said.question_id, Fate.REFUSED, str(error))
 
 
 def _record(
-    tx: Transaction, said: Said, *, who: str, client_id: str, known: frozenset[str]
+    tx: Transaction,
+    said: Said,
+    *,
+    who: str,
+    client_id: str,
+    known: frozenset[str],
+    found: dict[str, ClassRow],
 ) -> Receipt:
     tx.questions.get(said.question_id)  # first: most of what is refused has no such question
     row: ClassRow | None = None
@@ -129,8 +143,10 @@ def _record(
     kind = AnswerKind(said.word) if said.class_ is None else AnswerKind.NEW_CLASS
     if said.class_ is not None:
         name = clean_name(said.class_)
-        row = find_class(tx, name)
+        row = found.get(name) or find_class(tx, name)
         is_new = row is None
+        if row is not None:
+            found[name] = row
         row = row or tx.classes.ensure(name, ClassOrigin.PERSON)
         kind = AnswerKind.KNOWN_CLASS if row.id in known else AnswerKind.NEW_CLASS
     recorded = tx.answers.record(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import re
 import smtplib
 import ssl
 import time
@@ -28,6 +29,8 @@ from monitor import __version__
 from monitor.telemetry.errors import Undelivered, WebhookRefused
 from monitor.telemetry.message_words import Message
 from monitor.telemetry.webhook_target import ANSWER_BYTES, NoRedirect, signature
+
+_MARKS = re.compile(r"[\\`*_\[\]()<>~|]")
 
 
 class Target(Protocol):
@@ -119,29 +122,38 @@ def _slack(message: Message) -> tuple[bytes, dict[str, str]]:
         {"type": "header", "text": {"type": "plain_text", "text": message.title[:150]}},
         {"type": "section", "text": {"type": "mrkdwn", "text": lines[:2900]}},
     ]
-    return _json({"text": message.title, "blocks": blocks})
+    return _json({"text": plain(message.title), "blocks": blocks})
+
+
+def _unmarked(text: str) -> str:
+    """A text that names things of others: it makes no links or marks, and calls nobody."""
+    return _MARKS.sub(r"\\\g<0>", text).replace("@", "@\u200b")
 
 
 def _mattermost(message: Message) -> tuple[bytes, dict[str, str]]:
-    lines = "\n".join(f"- [{line.text}]({line.link})" for line in message.lines)
-    return _json({"text": f"**{message.title}**\n{lines}"})
+    lines = "\n".join(f"- [{_unmarked(line.text)}]({line.link})" for line in message.lines)
+    return _json({"text": f"**{_unmarked(message.title)}**\n{lines}"})
 
 
 def _discord(message: Message) -> tuple[bytes, dict[str, str]]:
-    lines = "\n".join(f"- [{line.text}]({line.link})" for line in message.lines)
+    lines = "\n".join(f"- [{_unmarked(line.text)}]({line.link})" for line in message.lines)
     return _json(
-        {"content": f"**{message.title}**\n{lines}"[:1900], "allowed_mentions": {"parse": []}}
+        {
+            "content": f"**{_unmarked(message.title)}**\n{lines}"[:1900],
+            "allowed_mentions": {"parse": []},
+        }
     )
 
 
 def _teams(message: Message) -> tuple[bytes, dict[str, str]]:
     """An adaptive card, which workflows of Teams take."""
+    block = {"type": "TextBlock", "wrap": True}
     card = {
         "type": "AdaptiveCard",
         "version": "1.4",
         "body": [
-            {"type": "TextBlock", "text": message.title, "weight": "Bolder", "wrap": True},
-            *({"type": "TextBlock", "text": line.text, "wrap": True} for line in message.lines),
+            {**block, "text": _unmarked(message.title), "weight": "Bolder"},
+            *({**block, "text": _unmarked(line.text)} for line in message.lines),
         ],
         "actions": [
             {"type": "Action.OpenUrl", "title": "Open the desk", "url": message.lines[0].link}

@@ -39,6 +39,21 @@ def lines(capfd: pytest.CaptureFixture[str], *options: str) -> list[dict[str, ob
     return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
+def test_a_spreadsheet_runs_nothing_of_an_export(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    names = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "plain = 1"]
+    with Store.open(tmp_path / "state") as store:
+        for number, name in enumerate(names):
+            [batch] = plan_feed(store, f"{number}.parquet", rows=2, size=2)
+            commit_batch(store, scored(batch, source=name))
+    state = f"state.dir={tmp_path / 'state'}"
+    assert {row["source_id"] for row in lines(capfd, "--set", state)} == set(names)
+    assert run(["verdicts", "--set", state]) == 0
+    table = list(csv.DictReader(io.StringIO(capfd.readouterr().out)))
+    assert {row["source_id"] for row in table} == {*(f"'{name}" for name in names[:4]), names[4]}
+
+
 def test_the_formats_hold_the_same_rows(
     state: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

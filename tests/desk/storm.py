@@ -32,6 +32,9 @@ class Tally:
     fates: Counter[str] = field(default_factory=Counter)
     undone: int = 0
     seconds: list[float] = field(default_factory=list)
+    """Of every request."""
+    answer_seconds: list[float] = field(default_factory=list)
+    """Of those that gave answers."""
     lessons: dict[str, str] = field(default_factory=dict)
     """What was taught from the gallery: the kind of answer by action; those taken back are gone."""
 
@@ -40,6 +43,7 @@ class Tally:
             self.fates + other.fates,
             self.undone + other.undone,
             self.seconds + other.seconds,
+            self.answer_seconds + other.answer_seconds,
             self.lessons | other.lessons,
         )
 
@@ -67,6 +71,8 @@ def _annotate(url: str, seed: int, token: str, lend: int, pause: float) -> Tally
         reply = connection.getresponse()
         data = reply.read()
         tally.seconds.append(time.perf_counter() - began)
+        if path == "/api/answers":
+            tally.answer_seconds.append(tally.seconds[-1])
         return reply.status, data
 
     def post(path: str, body: dict[str, Any]) -> Any:

@@ -21,6 +21,7 @@ from monitor.store import Store
 from monitor.telemetry.errors import WebhookRefused
 from monitor.telemetry.event_senders import MessageSender, is_quiet
 from monitor.telemetry.message_targets import open_target
+from monitor.telemetry.message_words import Line, Message
 from tests.people import world
 from tests.telemetry.receiving import PATIENCE, Receiver
 
@@ -101,6 +102,28 @@ def test_other_chats_get_their_own_form(discovered: Any, kind: str, field: str) 
     ):
         tell()
         assert f"({DESK}/classes#class-3)" in receiver.next().json[field]
+
+
+HOSTILE = "[free](https://evil.example) <!channel> @channel @here **loud** | `x` \\"
+
+
+@pytest.mark.parametrize("kind", ["slack", "mattermost", "discord", "teams"])
+def test_a_name_makes_no_link_and_calls_nobody(kind: str) -> None:
+    with Receiver() as receiver:
+        message = Message(HOSTILE, (Line(f"New class {HOSTILE}", f"{DESK}/classes"),))
+        open_target(f"{kind}+{receiver.url}").deliver(message)
+        body = receiver.next().json
+    if kind == "slack":
+        assert "<!" not in body["text"] + body["blocks"][1]["text"]["text"]
+        assert body["blocks"][0]["text"]["type"] == "plain_text"
+        return
+    said = str(body.get("text") or body.get("content"))
+    if kind == "teams":
+        said = " ".join(one["text"] for one in body["attachments"][0]["content"]["body"])
+    assert said.count("@\u200bchannel") == 2
+    assert "@channel" not in said
+    for mark in ("](https://evil", " <!", "**loud**", " `"):
+        assert mark not in said
 
 
 def test_a_webhook_is_signed(discovered: Any, tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ def take_in(
     The file's own hash makes the ids, so an import that died half way is simply repeated. It is
     written in pieces that take milliseconds and ends after the piece during which nobody wants it
     any more. With ``turn`` others write too: each piece waits for its turn, and after it the
-    import rests for as long as that took, so that people have half of this process at least.
+    import rests for as long as that took, so that people have half of this process at least
+    (the desk's turns come when nobody else is being answered, or after a quarter of a second).
     """
     name = hashlib.sha256(who.encode() + b"\0" + content).hexdigest()[:32]
     receipts: list[tuple[str, Receipt]] = []
