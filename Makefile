@@ -36,7 +36,9 @@ install-hashed:  ## Like install, but every file must have its hash of requireme
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check --no-compile --progress-bar off \
 	  --no-deps --require-hashes --requirement requirements-hashed.txt
-	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --editable .
+	@# Built with the setuptools that was just checked; in isolation pip would fetch another one.
+	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation \
+	  --editable .
 	@touch $(STAMP)
 
 system:  ## Install the Debian packages that some tests need, or say which are missing
