@@ -243,12 +243,7 @@ def run(
         lease = waiting.until_done(lambda: acquire_lease(store))
         outer.callback(_leave, store, lease)
         waiting.until_done(lambda: recover(store, lease))
-        if waiting.until_done(lambda: begin_run(store, lease, first=SUSPECTS)):
-            listener(
-                MonitorMessage(
-                    "suspicion", "the last runs died without progress: trying batches alone"
-                )
-            )
+        waiting.until_done(lambda: _enter(store, lease, listener))
         if stop.is_asked:
             return summarise(store)
         with contextlib.ExitStack() as stack:
@@ -305,6 +300,13 @@ def run(
                 if not (stop.is_asked and is_outage(error)):
                     raise
         return summarise(store)
+
+
+def _enter(store: Store, lease: Lease, listener: Listener) -> None:
+    """Note that a run begins, and say so if the last ones came to nothing."""
+    if begin_run(store, lease, first=SUSPECTS):
+        said = "the last runs died without progress: trying batches alone"
+        listener(MonitorMessage("suspicion", said))
 
 
 def _leave(store: Store, lease: Lease) -> None:

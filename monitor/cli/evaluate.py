@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from monitor.cli.evaluation_data import DEFAULT_BACKBONE, load_datasets
 from monitor.errors import ConcladError
 from monitor.evaluation.errors import CellsFailedError
 
@@ -16,18 +17,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from monitor.backbones.engine import Engine
     from monitor.evaluation.labelled_features import LabelledFeatures
     from monitor.evaluation.live_monitor import States, Steps
     from monitor.evaluation.plan_cell import Cell
     from monitor.evaluation.plan_runner import PlanResult
-    from monitor.feed.labelled_dataset import RejectedSample
     from monitor.novelty.drift.source_drift import Sketch
     from monitor.pipeline.pool_inspection import PoolInspection
-
-# The one that needs no network beyond the package index.
-DEFAULT_BACKBONE = "embedded"
-
 
 Callback = Callable[[click.Context, click.Parameter, str | None], tuple[Any, ...] | None]
 
@@ -227,7 +222,7 @@ def evaluate(
     if shift and live:
         raise click.UsageError("--shift and --live measure different things; give one of them")
     how = {"precision": precision, "size": input_size or "auto"}
-    load = partial(_datasets, features, data, label_column, backbone, how)
+    load = partial(load_datasets, features, data, label_column, backbone, how)
     live_changes = {name: changes.pop(name) for name in _LIVE}
     if not live:
         _refuse(live_changes, _LIVE, "only means something with --live")
@@ -382,81 +377,6 @@ def _shift(
     for table in write_shift_report(records, folder, clean_new=changes["clean_new"]):
         click.echo(f"{table.title}\n\n{table.markdown()}\n")
     click.echo(f"Wrote {folder / 'shift.json'} and {folder / 'shift.md'}.")
-
-
-def _datasets(
-    features: tuple[Path, ...],
-    data: tuple[Path, ...],
-    label_column: str,
-    backbones: tuple[str, ...],
-    how: Mapping[str, Any],
-) -> list[LabelledFeatures]:
-    from monitor.evaluation.labelled_features import load_features
-
-    loaded = [load_features(path) for path in features]
-    if not data:
-        return loaded
-    from monitor.evaluation.embedded_images import load_images
-
-    for path in data:
-        for backbone in backbones or (DEFAULT_BACKBONE,):
-            loaded.append(
-                load_images(
-                    path,
-                    label_column=label_column,
-                    backbone=backbone,
-                    engine=partial(_engine_as_fitted, path, label_column, backbone, how),
-                    progress=_embedding(f"{path} with {backbone}"),
-                    rejected=_left_out,
-                )
-            )
-    return loaded
-
-
-def _engine_as_fitted(
-    path: Path, label_column: str, backbone: str, how: Mapping[str, Any]
-) -> Engine:
-    """What ``conclad fit`` would embed these images with."""
-    from monitor.config.schema import BackboneSection, ColumnsSection, Config, FeedSection
-    from monitor.jobs.from_config import open_engine_of
-    from monitor.jobs.input_choice import with_chosen_input
-
-    config, choice = with_chosen_input(
-        Config(
-            feed=FeedSection(columns=ColumnsSection(label=label_column)),
-            backbone=BackboneSection(name=backbone, **how),
-        ),
-        [path],
-    )
-    if choice is not None:
-        click.echo(
-            f"{path} with {backbone}: {choice.precision} at {choice.size} px, {choice.reason}",
-            err=True,
-        )
-    return open_engine_of(config)
-
-
-def _embedding(what: str) -> Callable[[int, int], None]:
-    """Says now and then how far the embedding is: by tenths, so that a log stays readable."""
-    told = -1
-
-    def progress(done: int, total: int) -> None:
-        nonlocal told
-        tenth = 10 * done // max(total, 1)
-        if tenth > told:
-            told = tenth
-            click.echo(f"embedding {what}: {done} of {total} images", err=True)
-
-    return progress
-
-
-def _left_out(samples: Sequence[RejectedSample]) -> None:
-    first = samples[0]
-    click.echo(
-        f"left out {len(samples)} images that could not be read, the first {first.where}: "
-        f"{first.rejected.detail}",
-        err=True,
-    )
 
 
 def _show(cell: Cell, done: int, total: int, status: str, left: float | None) -> None:

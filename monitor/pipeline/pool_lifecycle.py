@@ -10,7 +10,8 @@ time. What comes of the task is given to ``receive``, ``fail`` or ``lose``; then
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -31,7 +32,7 @@ from monitor.pipeline.pool_settlement import (
     SettlementInput,
     commit_settlement,
     commit_undecided,
-    discovered_images,
+    discovered_samples,
     growth_key,
     publish_growth,
 )
@@ -49,6 +50,7 @@ from monitor.pipeline.pool_steps import (
     questions_left,
     read_drift,
     recorded_answers,
+    report_swapped,
     suggestion,
 )
 from monitor.pipeline.publish_version import (
@@ -80,26 +82,12 @@ from monitor.store.pools import PoolEvent
 from monitor.store.records import Count, Lease, Pool
 from monitor.store.states import PoolState
 
-declare(
-    "pool.before_close",
-    "pool.after_close",
-    "pool.before_decide",
-    "pool.after_decide",
-    "pool.after_thumbnails",
-    "pool.in_ask",
-    "pool.after_ask",
-    "pool.before_close_round",
-    "pool.after_close_round",
-    "pool.before_give_up",
-    "pool.after_give_up",
-    "pool.before_conclude",
-    "pool.after_conclude",
-    "pool.before_attach",
-    "pool.after_attach",
-    "pool.before_settle",
-    "pool.after_growth",
-    "pool.after_settle",
-)
+#: Steps that are one transaction each.
+_STEPS = ("close", "decide", "close_round", "give_up", "attach")
+declare(*(f"pool.{when}_{step}" for step in _STEPS for when in ("before", "after")))
+declare("pool.after_thumbnails", "pool.in_ask", "pool.after_ask")
+declare("pool.before_conclude", "pool.after_conclude")
+declare("pool.before_settle", "pool.after_growth", "pool.after_settle")
 
 
 #: A result that does not fit what people did meanwhile is computed again so often. They cannot be
@@ -207,10 +195,8 @@ class PoolLifecycle:
         full = pool.size >= limits.size
         if not full and not ((old or final) and pool.size >= limits.least):
             return False
-        fault_point("pool.before_close")
-        with self._store.transaction(self._lease) as tx:
+        with self._step("close") as tx:
             tx.pools.apply(pool.id, PoolEvent.FILLED)
-        fault_point("pool.after_close")
         return True
 
     def _due_early(self) -> Pool | None:
@@ -269,7 +255,7 @@ class PoolLifecycle:
                 sources=tuple(samples.sources.tolist()),
                 shifted=tuple(pool.evidence.get("corrected", ())),
                 seed=self._config.run.seed,
-                taken=frozenset([*self._discovered(tx, pool, samples), *taught]),
+                taken=frozenset([*discovered_samples(self._store, tx, pool, samples), *taught]),
                 confirmable=confirmable(tx, self._config.labels.confirm_people),
                 grown=tx.versions.by_key(growth_key(pool.id)) is not None,
             )
@@ -280,14 +266,6 @@ class PoolLifecycle:
             state=state,
             features=samples.features,
         )
-
-    def _discovered(self, tx: Transaction, pool: Pool, samples: PoolSamples) -> list[int]:
-        """The samples of a pool that its own discoveries were fitted on."""
-        keys = discovered_images(self._store, tx, pool)
-        if not keys:
-            return []
-        rows = zip(samples.sources, samples.meta.column("image_id").to_pylist(), strict=True)
-        return [index for index, key in enumerate(rows) if key in keys]
 
     # -- asking and waiting -----------------------------------------------------------------
 
@@ -340,20 +318,16 @@ class PoolLifecycle:
         with self._store.reading() as tx:
             if not is_over(tx, pool, limit):
                 return False
-        fault_point("pool.before_close_round")
-        with self._store.transaction(self._lease) as tx:
+        with self._step("close_round") as tx:
             close_round(tx, pool, limit)
-        fault_point("pool.after_close_round")
         return True
 
     def _unanswered(self) -> str:
         return f"nobody answered within {self._config.labels.timeout_hours:g} hours"
 
     def _give_up(self, pool_id: int, reason: str) -> Advanced:
-        fault_point("pool.before_give_up")
-        with self._store.transaction(self._lease) as tx:
+        with self._step("give_up") as tx:
             give_up(tx, pool_id, reason)
-        fault_point("pool.after_give_up")
         return MOVED
 
     # -- what came of a task ----------------------------------------------------------------
@@ -427,12 +401,10 @@ class PoolLifecycle:
         return task
 
     def _decide(self, task: InspectPool, seen: PoolInspection, current: CurrentDetector) -> None:
-        fault_point("pool.before_decide")
-        with self._store.transaction(self._lease) as tx:
+        with self._step("decide") as tx:
             # The feed's own clock runs faster than ours while it is caught up with.
             at = max(task.history.seen_at.values(), default=tx.now.timestamp())
             decide_pool(tx, task.pool_id, seen, current, self._config, at=at)
-        fault_point("pool.after_decide")
 
     def _open_round(
         self, task: RenderThumbnails, rendered: Sequence[RowThumbnail], current: CurrentDetector
@@ -450,7 +422,7 @@ class PoolLifecycle:
                     chosen.samples, chosen.suggestions, digests, strict=True
                 )
             ]
-            _report_others(tx, task, rendered)
+            report_swapped(tx, task.pool_id, task.rows, rendered)
             opened = open_round(tx, task.pool_id, chosen.round, asked)
             fault_point("pool.in_ask")
             taught = taught_samples(self._store, tx, task.pool_id, samples)
@@ -503,26 +475,22 @@ class PoolLifecycle:
     def _attach(self, task: RenderThumbnails, rendered: Sequence[RowThumbnail]) -> None:
         """Show what was concluded without people, so that they can contradict it."""
         digests = dict(zip(task.rows, store_thumbnails(self._store, rendered), strict=True))
-        fault_point("pool.before_attach")
-        with self._store.transaction(self._lease) as tx:
-            _report_others(tx, task, rendered)
+        with self._step("attach") as tx:
+            report_swapped(tx, task.pool_id, task.rows, rendered)
             attach_thumbnails(tx, task.pool_id, digests)
-        fault_point("pool.after_attach")
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[Transaction]:
+        fault_point(f"pool.before_{name}")
+        with self._store.transaction(self._lease) as tx:
+            yield tx
+        fault_point(f"pool.after_{name}")
 
     def _read(self, pool_id: int) -> PoolSamples:
         # A pool that was inspected while it was filling has grown since.
         if self._samples is None or self._samples.pool_id != pool_id or self._early:
             self._samples = read_samples(self._store, pool_id)
         return self._samples
-
-
-def _report_others(
-    tx: Transaction, task: RenderThumbnails, rendered: Sequence[RowThumbnail]
-) -> None:
-    """Say which images are no longer those that were scored, and are therefore not shown."""
-    for (file, row), one in zip(task.rows, rendered, strict=True):
-        if one.is_other:
-            tx.events.append("image.changed", {"file": file, "row": row, "pool": task.pool_id})
 
 
 def _is_probe(pool: Pool) -> bool:

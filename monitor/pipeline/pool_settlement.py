@@ -170,18 +170,21 @@ def _learnt(found: PoolSettlement, samples: PoolSamples, names: Mapping[str, str
     return table(DISCOVERIES, rows)
 
 
-def discovered_images(store: Store, tx: Transaction, pool: Pool) -> set[tuple[str, str]]:
-    """The images, by source and id, that the discoveries of a pool were fitted on."""
+def discovered_samples(
+    store: Store, tx: Transaction, pool: Pool, samples: PoolSamples
+) -> list[int]:
+    """The samples of a pool that its own discoveries were fitted on."""
     number = pool.resolved_by
     if number is None:
-        return set()
+        return []
     found: set[tuple[str, str]] = set()
     for output in tx.outputs.of_kind("discoveries"):
         if output.first <= number <= output.last:
             columns = ["source_id", "image_id", "pool"]
             rows = read_table(store.folder, named(store.folder, output), columns).to_pylist()
             found |= {(r["source_id"], r["image_id"]) for r in rows if r["pool"] == pool.id}
-    return found
+    keys = zip(samples.sources, samples.meta.column("image_id").to_pylist(), strict=True)
+    return [index for index, key in enumerate(keys) if key in found]
 
 
 def commit_undecided(store: Store, samples: PoolSamples, version: int, lease: Lease | None) -> None:

@@ -24,6 +24,7 @@ from monitor.novelty.trigger.pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.settings import TriggerSettings
 from monitor.pipeline.pool_inspection import PoolInspection
 from monitor.pipeline.pool_samples import PoolSamples
+from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import Transaction
 from monitor.store.errors import NotFound
 from monitor.store.pools import PoolEvent
@@ -306,6 +307,18 @@ def open_round(
         source=sources[0] if len(sources) == 1 else None,
     )
     return opened
+
+
+def report_swapped(
+    tx: Transaction,
+    pool_id: int,
+    places: Sequence[tuple[str, int]],
+    rendered: Sequence[RowThumbnail],
+) -> None:
+    """Say which images are no longer those that were scored, and are therefore not shown."""
+    for (file, row), one in zip(places, rendered, strict=True):
+        if one.is_other:
+            tx.events.append("image.changed", {"file": file, "row": row, "pool": pool_id})
 
 
 def is_over(tx: Transaction, pool: Pool, limit: timedelta) -> bool:
