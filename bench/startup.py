@@ -1,9 +1,9 @@
-"""How long until `conclad score` embeds its first image: python -m bench.startup [--bound 4]
+"""How long until `conclad score` embeds its first image: python -m bench.startup
 
 Fits a detector on drawn scenes once, then scores one file in fresh processes, with all of it in the
 cache. Prints seconds of processor time from the start of the process to the first image, and by the
-clock, and those of `conclad --help` and `conclad status`; fails above the bound. On a machine that
-others use too, the processor time is the one to read.
+clock, and those of `conclad --help` and `conclad status`; fails if any of them takes more processor
+time than its bound. The clock says the same on a machine that nobody else uses.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ def command(*arguments: str) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bound", type=float, default=4.0, help="seconds before the first image")
+    parser.add_argument("--command-bound", type=float, default=0.7, help="seconds of a command")
     parser.add_argument("--turns", type=int, default=5)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -86,12 +87,15 @@ def main() -> None:
             "conclad --help": [command("--help") for _ in range(given.turns)],
             "conclad status": [command("status", "--set", state) for _ in range(given.turns)],
         }
+    late = []
     for what, times in shown.items():
         used, clock = (statistics.median(column) for column in zip(*times, strict=True))
         print(f"{what}: {used:.2f} s of processor time, {clock:.2f} s by the clock")
-    used = statistics.median(used for used, _ in found)
-    if used > given.bound:
-        raise SystemExit(f"above the bound of {given.bound:g} s")
+        bound = given.bound if times is found else given.command_bound
+        if used > bound:
+            late.append(f"{what}: above the bound of {bound:g} s")
+    if late:
+        raise SystemExit("\n".join(late))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import logging
 from collections.abc import Callable
@@ -74,6 +75,9 @@ class TinyNetwork(nn.Module):
 _STAGES = 3
 """Stages that `multi` adds: the earlier ones see edges and colours, not things."""
 
+_DEPTHS = 2
+"""Stages that `depths` adds."""
+
 ARCHITECTURES = {
     "embedded": "tf_efficientnet_lite0",
     "dino-vits16": "vit_small_patch16_224.dino",
@@ -98,8 +102,9 @@ class Backbone:
     """Builds the network on the first call; see :attr:`network`."""
     preprocessing: Preprocessing
     blocks: tuple[int, ...]
-    """Widths of the parts a feature consists of: one for `pooled`, one a stage for `multi`. The
-    parts are raw and of different scales, so whoever combines them may weigh them."""
+    """Widths of the parts a feature consists of: one for `pooled`, and one a stage for `depths` and
+    `multi`. Those of `depths` have length one; those of `multi` are raw and of different scales, so
+    whoever combines them may weigh them."""
     weights: str
     """SHA-256 over the tensors, the same for the same weights in any file format."""
     any_size: bool = False
@@ -150,6 +155,31 @@ class _MultiStage(nn.Module):
         return torch.cat(self.parts(images), dim=1)
 
 
+class _Depths(nn.Module):
+    """The pooled feature, then the means of the two stages before it, each of length one.
+
+    What is common to things of a kind is in the last layers, how they look is in those before.
+    """
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+        # EfficientNets tell of every stage only if asked to, else of those that halve the image.
+        asked = inspect.signature(network.forward_intermediates).parameters
+        self._every = {"extra_blocks": True} if "extra_blocks" in asked else {}
+
+    def parts(self, images: Tensor) -> list[Tensor]:
+        final, maps = self.network.forward_intermediates(images, output_fmt="NCHW", **self._every)
+        pooled = self.network.forward_head(final, pre_logits=True)
+        # Where nothing comes between the last stage and the pooling, its mean is there already.
+        before = maps[:-1] if maps[-1] is final else maps
+        stages = [stage.mean((2, 3)) for stage in before[: -_DEPTHS - 1 : -1]]
+        return [torch.nn.functional.normalize(part, dim=1) for part in (pooled, *stages)]
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.cat(self.parts(images), dim=1)
+
+
 def load_backbone(spec: BackboneSpec, *, cache: Path | None = None) -> Backbone:
     """Build a network and load its weights, or say in one sentence what stands in the way.
 
@@ -183,7 +213,7 @@ def _build(spec: BackboneSpec, cache: Path | None) -> tuple[nn.Module, BackboneC
     network, preprocessing = _tiny() if spec.name == "tiny" else _from_timm(spec, cache_root(cache))
     network.eval().requires_grad_(False)
     weights = sha256_of_state(network.state_dict())
-    whole = _multi(network, spec) if spec.layers == "multi" else network
+    whole = network if spec.layers == "pooled" else _with_stages(network, spec)
     any_size = _takes_any_size(network)
     if spec.size is not None and spec.size != preprocessing.size:
         if not any_size:
@@ -284,17 +314,20 @@ def _create(architecture: str) -> nn.Module:
     return network
 
 
-def _multi(network: nn.Module, spec: BackboneSpec) -> nn.Module:
+def _with_stages(network: nn.Module, spec: BackboneSpec) -> nn.Module:
     if not hasattr(network, "forward_intermediates") or not hasattr(network, "forward_head"):
         raise LayersUnavailable(
-            f"backbone {spec.name!r}: its stages cannot be had; use it without '+multi'"
+            f"backbone {spec.name!r}: its stages cannot be had; use it without '+{spec.layers}'"
         )
-    return _MultiStage(network)
+    return _Depths(network) if spec.layers == "depths" else _MultiStage(network)
 
 
 def _widths(network: nn.Module, size: int) -> tuple[int, ...]:
     """Measured with one blank image, because names of attributes differ from model to model."""
     blank = torch.zeros(1, 3, size, size)
     with torch.inference_mode():
-        parts = network.parts(blank) if isinstance(network, _MultiStage) else [network(blank)]
+        if isinstance(network, _MultiStage | _Depths):
+            parts = network.parts(blank)
+        else:
+            parts = [network(blank)]
     return tuple(int(part.shape[1]) for part in parts)

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from monitor.backbones.errors import BackboneSyntax, UnknownBackbone
 
-Layers = Literal["pooled", "multi"]
+Layers = Literal["pooled", "depths", "multi"]
 
 PRETRAINED = "pretrained"
 RANDOM = "random"
@@ -26,13 +26,13 @@ RANDOM = "random"
 class BackboneSpec:
     """A choice of backbone, before anything is loaded.
 
-    Written as text it is ``NAME[+multi][@WEIGHTS]``:
+    Written as text it is ``NAME[+depths|+multi][@WEIGHTS]``:
 
     >>> BackboneSpec.parse("embedded")
     BackboneSpec(name='embedded', weights=None, layers='pooled', sha256=None, size=None)
-    >>> spec = BackboneSpec.parse("resnet50+multi@models/swav.pth")
+    >>> spec = BackboneSpec.parse("resnet50+depths@models/swav.pth")
     >>> spec.layers, spec.weights, str(spec)
-    ('multi', 'models/swav.pth', 'resnet50+multi@models/swav.pth')
+    ('depths', 'models/swav.pth', 'resnet50+depths@models/swav.pth')
     """
 
     name: str = "embedded"
@@ -41,8 +41,9 @@ class BackboneSpec:
     """None: what the name stands for. Else `pretrained` (from the hub), `random` (for tests and
     speed measurements), or the path of a .safetensors, .pth or .pt file."""
     layers: Layers = "pooled"
-    """`pooled`: what the network hands to its classifier. `multi`: the mean of each of its last
-    stages before that, one after the other; see `Backbone.blocks`."""
+    """`pooled`: what the network hands to its classifier. `depths`: that and the means of the
+    two stages before it, each of length one, one after the other. `multi`: the means of its last
+    three stages and the pooled feature as they are; see `Backbone.blocks`."""
     sha256: str | None = None
     """The weights' hash, as a fingerprint shows it; others are then refused."""
     size: int | None = None
@@ -53,7 +54,8 @@ class BackboneSpec:
             raise BackboneSyntax("a backbone needs a name, for example 'embedded'")
         if self.layers not in get_args(Layers):
             raise BackboneSyntax(
-                f"layers {self.layers!r} of backbone {self.name!r}: choose 'pooled' or 'multi'"
+                f"layers {self.layers!r} of backbone {self.name!r}: choose one of "
+                f"{', '.join(get_args(Layers))}"
             )
 
     @classmethod
@@ -61,15 +63,15 @@ class BackboneSpec:
         """Read the one-line form, as it stands in a configuration or on a command line."""
         front, _, weights = text.strip().partition("@")
         name, plus, layers = front.partition("+")
-        if plus and layers not in get_args(Layers):
+        chosen: Layers | None = next((one for one in get_args(Layers) if one == layers), None)
+        if plus and chosen is None:
             raise BackboneSyntax(
-                f"{text!r}: '+{layers}' is not understood; write NAME, NAME+multi, or either "
-                "followed by @FILE"
+                f"{text!r}: '+{layers}' is not understood; write NAME, NAME+depths or NAME+multi, "
+                "with @FILE behind it if you like"
             )
         if "@" in text and not weights:
             raise BackboneSyntax(f"{text!r}: after '@' comes the path of a weights file")
-        chosen: Layers = "multi" if layers == "multi" else "pooled"
-        return cls(name, weights or None, chosen, sha256)
+        return cls(name, weights or None, chosen or "pooled", sha256)
 
     @property
     def label(self) -> str:

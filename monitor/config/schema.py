@@ -91,7 +91,7 @@ class BackboneSection(Section):
     name: str = Field(
         default="embedded",
         description="'embedded' needs no download; 'dino-vits16', 'swav-resnet50', or any name "
-        "of timm. NAME+multi also uses earlier layers.",
+        "of timm. NAME+depths also uses earlier layers.",
     )
     weights: str | None = Field(
         default=None,

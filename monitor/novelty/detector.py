@@ -362,9 +362,10 @@ class Detector:
         for end in (np.flatnonzero(np.diff(classes, append=-1)) + 1).tolist():
             some = x[rows[first:end]]
             modes = self.classes[classes[first]].modes
-            found[first:end] = modes[0].squared_fre(some)
+            found[first:end] = modes[0].squared_fre_by_lengths(some)
             for mode in modes[1:]:
-                found[first:end] = np.minimum(found[first:end], mode.squared_fre(some))
+                error = mode.squared_fre_by_lengths(some)
+                found[first:end] = np.minimum(found[first:end], error)
             first = end
         errors[rows, classes] = found
 

@@ -35,6 +35,8 @@ _DIRECTIONS_AT_ONCE = 2048
 _LARGEST = 127
 #: Float32 rounds sums of some thousand terms to about this share of their largest term.
 _ROUNDING = 1e-5
+#: A number that is rounded to bfloat16 moves by no more than this share of it.
+_BFLOAT16_STEP = 2.0**-8
 _TINY = 1e-30
 
 
@@ -133,6 +135,21 @@ class Subspace:
         centred = x - self.mean
         residual = centred - (centred @ self.basis.T) @ self.basis
         error: Floats = np.einsum("ij,ij->i", residual, residual)
+        return error
+
+    def squared_fre_by_lengths(self, x: Floats) -> Floats:
+        """The same from one product in place of two, as the bank computes it.
+
+        What lies inside the subspace is taken from the whole; rows for which that leaves next to
+        nothing are computed explicitly.
+        """
+        centred = x - self.mean
+        inside = centred @ self.basis.T
+        whole = np.einsum("ij,ij->i", centred, centred)
+        error: Floats = whole - np.einsum("ij,ij->i", inside, inside)
+        spoilt = error < _CANCELLED * whole
+        if spoilt.any():
+            error[spoilt] = self.squared_fre(x[spoilt])
         return error
 
 
@@ -343,7 +360,8 @@ class FreBounds(NamedTuple):
 class _Chunk(NamedTuple):
     directions: Tensor
     """8-bit, of some classes one after the other, padded to the same number for each."""
-    each: int
+    squared_steps: Tensor
+    """How large one step of its integers is, squared, for each direction of each class."""
     classes: Ints
 
 
@@ -380,8 +398,7 @@ class BankScreen:
         self._centre = means.mean(axis=0, dtype=np.float64).astype(np.float32)
         means = means - self._centre
         offsets = np.empty_like(means)
-        # Per class: how large one step of its integers is, and what rounding to it loses.
-        self._steps = np.ones(len(subspaces), np.float32)
+        # Per class: what rounding its directions loses.
         self._lost = np.zeros(len(subspaces), np.float32)
         self._chunks: list[_Chunk] = []
         by_size = np.argsort([-s.components for s in subspaces], kind="stable")
@@ -391,19 +408,25 @@ class BankScreen:
             classes = by_size[first : first + max(1, _DIRECTIONS_AT_ONCE // each)]
             first += len(classes)
             rounded = np.zeros((len(classes), each, means.shape[1]), np.int8)
+            steps = np.zeros((len(classes), 1, each), np.float32)
             for place, j in enumerate(classes):
                 basis = subspaces[j].basis
                 offsets[j] = means[j] - (basis @ means[j]) @ basis
                 if len(basis):
-                    self._steps[j] = max(float(np.abs(basis).max()), _TINY) / _LARGEST
-                    whole = np.rint(basis / self._steps[j])
+                    step = np.maximum(np.abs(basis).max(axis=1), _TINY) / _LARGEST
+                    whole = np.rint(basis / step[:, None])
                     rounded[place, : len(basis)] = whole
-                    loss = whole * self._steps[j] - basis
+                    steps[place, 0, : len(basis)] = step
+                    loss = whole * step[:, None] - basis
                     self._lost[j] = np.sqrt(np.linalg.eigvalsh(loss @ loss.T)[-1].clip(0))
             directions = torch.from_numpy(rounded.reshape(-1, means.shape[1]))
-            self._chunks.append(_Chunk(directions, each, classes))
+            self._chunks.append(_Chunk(directions, torch.from_numpy(steps**2), classes))
         self._lost *= 1 + _ROUNDING
-        self._offsets = np.ascontiguousarray(offsets.T)
+        is_fast = getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()
+        kind = torch.bfloat16 if is_fast else torch.float32
+        self._offsets = torch.from_numpy(np.ascontiguousarray(offsets.T)).to(kind)
+        rounding = offsets.T - self._offsets.float().numpy()
+        self._offsets_lost = np.linalg.norm(rounding, axis=0) * (1 + _ROUNDING)
         self._norms = np.einsum("ij,ij->i", offsets, offsets)
 
     @staticmethod
@@ -423,25 +446,42 @@ class BankScreen:
         steps = np.maximum(np.abs(centred).max(axis=1, initial=0), _TINY) / _LARGEST
         whole = np.rint(centred / steps[:, None])
         loss = centred - whole * steps[:, None]
-        inside = self._lengths(whole.astype(np.int8)) * steps[:, None] * self._steps
+        inside = self._lengths(whole.astype(np.int8)) * steps[:, None]
         length = np.sqrt(squares)[:, None]
         slack = np.sqrt(np.einsum("ij,ij->i", loss, loss))[:, None] * (1 + self._lost)
         slack += length * (self._lost + np.float32(_ROUNDING))
-        outside = squares[:, None] + self._norms - 2 * (centred @ self._offsets)
-        rounding = np.float32(_ROUNDING) * (squares[:, None] + self._norms)
+        along, along_lost = self._along_offsets(centred, length)
+        outside = squares[:, None] + self._norms - 2 * along
+        rounding = np.float32(_ROUNDING) * (squares[:, None] + self._norms) + 2 * along_lost
         lower = outside - (inside + slack) ** 2 - rounding
         upper = outside - np.maximum(inside - slack, 0) ** 2 + rounding
         return FreBounds(np.maximum(lower, 0), upper)
 
+    def _along_offsets(self, centred: Floats, length: Floats) -> tuple[Floats, Floats]:
+        """Products with the offsets of all classes, and what they are off by at most.
+
+        In bfloat16 where the processor has it: sums are then kept in float32, and only the result
+        is rounded once more.
+        """
+        import torch
+
+        rows = torch.from_numpy(centred)
+        rounded = rows.to(self._offsets.dtype)
+        lost = (rows - rounded.float()).norm(dim=1, keepdim=True).numpy()
+        along: Floats = (rounded @ self._offsets).float().numpy()
+        off = lost * np.sqrt(self._norms) + (length + lost) * self._offsets_lost
+        return along, off + np.abs(along) * np.float32(_BFLOAT16_STEP)
+
     def _lengths(self, whole: np.ndarray) -> Floats:
-        """‖W̃ũ‖ of every row and class, in steps of both."""
+        """‖W̃ũ‖ of every row and class, in steps of the row."""
         import torch
 
         rows = torch.from_numpy(np.ascontiguousarray(whole.T))
-        lengths = np.empty((len(whole), len(self._steps)), np.float32)
+        lengths = np.empty((len(whole), len(self._norms)), np.float32)
         for chunk in self._chunks:
             products = torch._int_mm(chunk.directions, rows).view(
-                len(chunk.classes), chunk.each, -1
+                len(chunk.classes), chunk.squared_steps.shape[2], -1
             )
-            lengths[:, chunk.classes] = products.float().square_().sum(1).sqrt_().numpy().T
+            squares = torch.bmm(chunk.squared_steps, products.float().square_())
+            lengths[:, chunk.classes] = squares[:, 0].sqrt_().numpy().T
         return lengths

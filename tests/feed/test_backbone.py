@@ -48,7 +48,7 @@ def loaded(file: Path, cache: Path) -> Backbone:
     return load_backbone(BackboneSpec(SMALL, str(file)), cache=cache)
 
 
-@pytest.mark.parametrize("text", ["embedded", "resnet50+multi", "a.tag@x/y.pth", "a+multi@z.pt"])
+@pytest.mark.parametrize("text", ["embedded", "resnet50+multi", "a.tag@x/y.pth", "a+depths@z.pt"])
 def test_a_spec_reads_what_it_writes(text: str) -> None:
     assert str(BackboneSpec.parse(text)) == text
     assert BackboneSpec.parse(str(BackboneSpec.parse(text))) == BackboneSpec.parse(text)
@@ -67,6 +67,26 @@ def test_the_embedded_backbone_is_timms_network_with_its_recipe() -> None:
     assert (recipe.size, recipe.edge, recipe.interpolation) == (224, 256, "bicubic")
     assert recipe.mean == recipe.std == (0.5, 0.5, 0.5)
     assert backbone.weights == pretrained.EMBEDDED_SHA256
+
+
+def test_depths_are_the_pooled_feature_and_two_stages_of_length_one() -> None:
+    deep, pooled = (
+        load_backbone(BackboneSpec.parse(name)) for name in ("embedded+depths", "embedded")
+    )
+    assert deep.blocks == (1280, 320, 192)
+    assert deep.weights == pooled.weights
+    assert deep.fingerprint("float32") != pooled.fingerprint("float32")
+    image = torch.rand(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        parts = torch.split(deep.network(image), list(deep.blocks), dim=1)
+        whole = pooled.network(image)
+    torch.testing.assert_close(parts[0] * whole.norm(), whole)
+    torch.testing.assert_close(torch.stack([part.norm() for part in parts]), torch.ones(3))
+
+
+def test_depths_have_no_stage_twice() -> None:
+    """A ResNet pools its last stage itself."""
+    assert load_backbone(BackboneSpec.parse("resnet18+depths@random")).blocks == (512, 256, 128)
 
 
 def test_embedded_weights_that_changed_are_refused(

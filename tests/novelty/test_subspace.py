@@ -75,3 +75,14 @@ def test_bad_features_are_refused_by_name() -> None:
         Subspace.fit(np.zeros(4), variance=0.9)
     with pytest.raises(DimensionMismatch, match="5 columns"):
         Subspace.fit(samples(9, 4), variance=0.9).fre(samples(9, 5))
+
+
+def test_one_product_says_the_same_as_two() -> None:
+    rng = np.random.default_rng(0)
+    subspace = Subspace.fit(rng.normal(2, 1, size=(30, 12)).astype("f"), variance=0.6)
+    inside = subspace.mean + rng.normal(size=(5, subspace.components)) @ subspace.basis
+    # The last ones lie in the subspace but for a thousandth, where a difference would be noise.
+    x = np.concatenate([rng.normal(2, 2, size=(5, 12)), inside * 1.001]).astype("f")
+    np.testing.assert_allclose(
+        subspace.squared_fre_by_lengths(x), subspace.squared_fre(x), rtol=1e-5
+    )
