@@ -134,8 +134,8 @@ class TriggerSettings(SettingsGroup):
     )
     start_credit: float = setting(
         0.1,
-        "Needless rounds that each detector version may cost besides. Without it, the first pool "
-        "after a change could never ask.",
+        "Needless rounds that each detector version may cost in addition. Without it, the first "
+        "pool after a change could never ask.",
         low=0.0,
     )
     trickle_per_week: int = setting(
