@@ -179,9 +179,29 @@ def walk_one(client: Client, text: str) -> int:
         client.get(f"/api/classes/{text}/samples"),
         client.get(f"/thumbnails/{text}"),
         client.get(f"/api/export/{text}"),
+        client.get(f"/pictures/{text}"),
+        client.get(f"/api/images/{text}/around"),
+        client.get(f"/api/images?source={word}&limit={word}"),
+        client.get(f"/api/versions/{text}"),
+        client.get(f"/api/events?after={word}"),
         client.form("/sign-in", f"token={word}"),
+        client.form("/sign-in", f"token=x&next={word}"),
+        *(client.post(path, {"action": "hostile-0001", **body}) for path, body in posts(text)),
     ]
     return max(reply.status for reply in requests)
+
+
+def posts(text: str) -> list[tuple[str, dict[str, object]]]:
+    """Changes that name things by a text; those that would be made name nothing that exists."""
+    return [
+        ("/api/images/teach", {"images": [text], "answer": "class", "class": text}),
+        ("/api/images/undo", {"of": text}),
+        ("/api/classes/merge", {"classes": [text, "c1"], "into": text}),
+        (f"/api/classes/{text}/retire", {}),
+        (f"/api/classes/{text}/wrong", {"samples": [text]}),
+        ("/api/undo", {"of": text}),
+        ("/api/questions/lease", {"limit": text}),
+    ]
 
 
 def imported(kind: str, text: str) -> bytes:
@@ -211,6 +231,7 @@ def test_names_that_cannot_be_seen_are_refused(client: Client, store: Store) -> 
             assert reply.status < 500
             if reply.status == 200 and not is_tidied(text):
                 assert reply.json()["counts"]["accepted"] == 0, (kind, text[:20])
+        assert walk_one(client, text[:4000]) < 500, text[:40]
         renamed = client.post("/api/classes/c1/rename", {"name": text}).status
         assert renamed < 500 if is_tidied(text) else 400 <= renamed < 500
         if text is not LARGE:
