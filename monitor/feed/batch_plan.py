@@ -51,6 +51,7 @@ class RowGroup:
 
     @property
     def end_row(self) -> int:
+        """The row after its last one."""
         return self.first_row + self.rows
 
 
@@ -64,6 +65,7 @@ class Footer:
 
     @property
     def rows(self) -> int:
+        """Of the whole file."""
         return self.groups[-1].end_row if self.groups else 0
 
 
@@ -240,6 +242,7 @@ class PlannedBatch:
 
     @property
     def end_row(self) -> int:
+        """The row after its last one."""
         return self.first_row + self.rows
 
 
@@ -253,6 +256,7 @@ class FileBatches:
 
     @property
     def rows(self) -> int:
+        """Of all its batches."""
         return sum(batch.rows for batch in self.batches)
 
     @property

@@ -127,11 +127,13 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def is_text(kind: pa.DataType) -> bool:
+    """Whether a column holds text, in any of the ways Arrow has for it."""
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return any(is_kind(kind) for is_kind in kinds)
 
 
 def is_binary(kind: pa.DataType) -> bool:
+    """Whether a column holds bytes, in any of the ways Arrow has for them."""
     kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
     return any(is_kind(kind) for is_kind in kinds)
 
@@ -256,6 +258,7 @@ class Row:
 
     @property
     def identity(self) -> RowIdentity:
+        """Which image it is, without its bytes."""
         return RowIdentity(
             self.row,
             self.image_id,

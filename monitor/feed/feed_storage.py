@@ -222,6 +222,7 @@ class FeedStorage:
 
     @property
     def is_local(self) -> bool:
+        """Whether it is a folder of this machine."""
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
     def _local(self, suffixes: tuple[str, ...]) -> Iterator[FeedFile | str]:

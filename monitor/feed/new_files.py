@@ -131,10 +131,12 @@ class FeedWatch:
 
     @property
     def is_due(self) -> bool:
+        """Whether it is time to look at the feed again."""
         return time.monotonic() >= self._due
 
     @property
     def seconds_until_due(self) -> float:
+        """How long to wait before the next look."""
         return max(0.0, self._due - time.monotonic())
 
     def look(self) -> Sight:

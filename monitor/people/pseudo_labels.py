@@ -40,6 +40,7 @@ class Assigned:
 
     @property
     def key(self) -> tuple[str, str]:
+        """What the image is known by: source and id."""
         return self.source_id, self.image_id
 
 

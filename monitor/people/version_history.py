@@ -102,6 +102,7 @@ def _taken_back(publications: Sequence[Publication]) -> Callable[[int], str | No
 
 
 def show_version(store: Store, number: int) -> VersionView:
+    """One version with what changed in it; raises NotFound if there is none of this number."""
     with store.reading() as tx:
         version = tx.versions.get(number)
         parent = None if version.parent is None else tx.versions.get(version.parent)

@@ -55,6 +55,7 @@ def knowledge_of(store: Store, version: Version | None) -> Knowledge:
 
 
 def current_knowledge(store: Store) -> Knowledge:
+    """What the version in use knows."""
     with store.reading() as tx:
         version = tx.versions.current()
     return knowledge_of(store, version)

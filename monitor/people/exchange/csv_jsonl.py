@@ -35,6 +35,7 @@ def to_csv(questions: Iterable[QuestionRecord]) -> str:
 
 
 def to_jsonl(questions: Iterable[QuestionRecord]) -> str:
+    """One JSON object a line, one for each question."""
     return "".join(
         json.dumps(question.record(), ensure_ascii=False) + "\n" for question in questions
     )
@@ -55,6 +56,7 @@ def from_csv(text: str) -> Parsed:
 
 
 def from_jsonl(text: str) -> Parsed:
+    """Answers from one JSON object a line; what cannot be read is named by its line."""
     rows: list[tuple[str, Any]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
