@@ -415,7 +415,12 @@ class BatchFeeder:
 
 
 def rows_per_batch(config: Config, fingerprint: Fingerprint) -> int:
-    """As configured, else by what computes: half a second's work of a core, or of a GPU."""
+    """As configured, else by what computes: half a second's work of a core, or of a GPU.
+
+    Of unchanged frames a batch may hold more: most of them cost nothing.
+    """
     if config.feed.batch_rows is not None:
         return config.feed.batch_rows
+    if config.feed.reuse_unchanged == "always":
+        return 256
     return 256 if fingerprint.precision == "float16" else 32

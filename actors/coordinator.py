@@ -210,7 +210,7 @@ class Coordinator:
                 discard(self._store.folder, one.scored)
                 one.back_to(Stage.EMBEDDED)
                 break
-            room -= one.scored.verdicts.num_rows
+            room -= one.scored.samples
             ready.append(one)
         self._pools_are_due = self._pools_are_due or room <= 0
         if not ready:

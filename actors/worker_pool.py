@@ -169,6 +169,7 @@ def embedder_tools(config: Config, engine: Engine) -> BatchEmbedder:
         columns_of(config),
         engine,
         default_source=config.feed.default_source,
+        reuse=config.feed.reuse_unchanged,
     )
 
 

@@ -9,9 +9,10 @@ more than a few batches exist at any time, however long the stream.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -28,7 +29,7 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embedded(Generic[Key]):
-    """What became of some images: `len(keys) + len(rejected)` of them."""
+    """What became of some images: `len(keys) + len(rejected) + len(copies)` of them."""
 
     keys: tuple[Key, ...]
     features: Features
@@ -37,6 +38,10 @@ class Embedded(Generic[Key]):
     """How each image was taken, one row for each key; see `monitor.images.image_stats.STATS`. No
     rows where nobody asked."""
     rejected: tuple[tuple[Key, Rejected], ...]
+    copies: tuple[tuple[Key, int], ...] = ()
+    """Images that show what another one shows, by its place among the keys."""
+    checked: tuple[tuple[int, int], ...] = ()
+    """Of the keys: images that were embedded although they could have been copies, and of what."""
 
 
 def embed_images(
@@ -49,9 +54,7 @@ def embed_images(
 ) -> Iterator[Embedded[Key]]:
     """Decode and embed a stream of (key, encoded image), batch by batch, in order.
 
-    Every image comes out once: with its feature, or with the reason why it has none. The stream
-    is read in the caller's thread, only as far as there is room. Closing the iterator stops the
-    work.
+    Every image comes out once: with its feature, or with the reason why it has none.
 
     >>> from monitor.backbones.backbone import load_backbone
     >>> from monitor.backbones.engine import open_engine
@@ -61,21 +64,39 @@ def embed_images(
     >>> found.keys, str(found.rejected[0][1].reason)
     ((), 'unknown_format')
     """
-    size = batch or engine.batch
-    count = workers or engine.workers
-    stream = iter(images)
+    parts = _cut(images, batch or engine.batch)
+    embed = partial(embed_part, engine=engine, stats=stats)
+    return embed_parts_of(parts, embed, workers or engine.workers)
+
+
+def embed_parts_of(
+    parts: Iterable[list[tuple[Key, bytes]]],
+    embed: Callable[[list[tuple[Key, bytes]]], Embedded[Key]],
+    workers: int,
+) -> Iterator[Embedded[Key]]:
+    """The parts of a stream, embedded by several threads, in order.
+
+    The stream is read in the caller's thread, only as far as there is room. Closing the iterator
+    stops the work.
+    """
     waiting: deque[Future[Embedded[Key]]] = deque()
-    pool = ThreadPoolExecutor(count, thread_name_prefix="embed")
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="embed")
     try:
-        while part := list(islice(stream, size)):
-            waiting.append(pool.submit(embed_part, part, engine, stats=stats))
+        for part in parts:
+            waiting.append(pool.submit(embed, part))
             # One more than there are workers: the next batch lies ready when one is done.
-            if len(waiting) > count:
+            if len(waiting) > workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _cut(images: Iterable[tuple[Key, bytes]], size: int) -> Iterator[list[tuple[Key, bytes]]]:
+    stream = iter(images)
+    while part := list(islice(stream, size)):
+        yield part
 
 
 def embed_part(

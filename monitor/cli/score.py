@@ -68,6 +68,8 @@ def describe(scored: Scored) -> str:
         lines.append(f"Rejected: {reasons}.")
     if scored.duplicates:
         lines.append(f"Duplicates left out: {scored.duplicates:,}.")
+    if scored.reused:
+        lines.append(f"Unchanged frames that reused the features of another: {scored.reused:,}.")
     if scored.problems:
         lines.append(f"Files that could not be read: {len(scored.problems):,}.")
     if scored.skipped:

@@ -74,7 +74,14 @@ class FeedSection(Section):
         ge=1,
         le=65536,
         description="Images that the monitor embeds, scores and commits at once. By default 32 on "
-        "a CPU, where that is half a second's work, and 256 on a GPU.",
+        "a CPU, where that is half a second's work, and 256 on a GPU or with 'reuse_unchanged: "
+        "always'.",
+    )
+    reuse_unchanged: Literal["auto", "always", "never"] = Field(
+        default="auto",
+        description="Whether a frame that shows what an earlier frame of its source in the same "
+        "batch shows shares that frame's features. 'auto' looks at a few frames of each source in "
+        "a batch first; 'always' is for fixed cameras, and makes larger batches.",
     )
     max_pixels: int = Field(
         default=8192 * 8192,

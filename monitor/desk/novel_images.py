@@ -289,10 +289,12 @@ def _novel(
 def _of_file(place: _Place, name: str) -> pa.Table:
     """What looked new in one file, the latest first; of a large file no more than are shown."""
     try:
-        table = read_table(place.folder, name, [*_COLUMNS, "verdict"])
+        table = read_table(place.folder, name, [*_COLUMNS, "verdict", "same_as"])
     except FileNotFoundError:  # merged into another one since it was listed
         return _nothing()
-    novel = table.filter(pc.equal(table.column("verdict"), NOVEL)).drop_columns(["verdict"])
+    # What shows the same as another image is shown once.
+    wanted = pc.and_(pc.equal(table.column("verdict"), NOVEL), table.column("same_as").is_null())
+    novel = table.filter(wanted).drop_columns(["verdict", "same_as"])
     novel = novel.take(pa.array(np.arange(novel.num_rows)[::-1], pa.int64())).slice(0, LATEST)
     return _with_ids(novel)
 

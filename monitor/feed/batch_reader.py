@@ -9,7 +9,7 @@ batches asked for in order cost one pass over the file, whatever the size of its
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from types import TracebackType
 
@@ -74,6 +74,30 @@ class ReadRows:
     spec: PlannedBatch
     rows: tuple[Row, ...]
     rejected: tuple[RejectedRow, ...]
+
+
+PIECE_BYTES = 64 << 20
+"""Encoded images that are in memory at once: a batch holds more only if its images are few and
+large, and is then read in pieces."""
+
+
+def read_pieces(reader: BatchReader, spec: PlannedBatch) -> Iterator[list[Row | RejectedRow]]:
+    """The rows of a batch, all at once or, where images are large, in pieces.
+
+    Between two pieces the reader may be used for something else. The pieces depend on the batch
+    alone.
+    """
+    first = spec.first_row
+    while first < spec.end_row:
+        piece: list[Row | RejectedRow] = []
+        held = 0
+        for row in reader.iter_rows(replace(spec, first_row=first, rows=spec.end_row - first)):
+            piece.append(row)
+            held += len(row.image) if isinstance(row, Row) else 0
+            if held > PIECE_BYTES:
+                break
+        first += len(piece)
+        yield piece
 
 
 @dataclass(frozen=True, slots=True)

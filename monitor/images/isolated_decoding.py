@@ -37,6 +37,7 @@ from monitor.images.decoder_process import FAULTS, MARK
 from monitor.images.errors import DecodersFailed
 from monitor.images.image_stats import STATS
 from monitor.images.reject_reasons import Reason, Rejected
+from monitor.images.unchanged_frames import CELLS
 
 MEMORY_BYTES, MEMORY_BYTES_PER_PIXEL = 192 << 20, 8
 """What a decoder may take beside the shared memory: twice the pixels as Pillow holds them, since
@@ -112,7 +113,7 @@ class Decoders:
         self, images: Sequence[bytes], *, min_side: int | None, stats: bool = False
     ) -> Iterator[DecodedPart]:
         """Decode images, part by part and in order; each is decoded or has a reason."""
-        request = {"min_side": min_side, "stats": stats, "thumbnail": None}
+        request = _request(min_side=min_side, stats=stats)
         for first, answer in self._answers(images, request):
             if isinstance(answer, Rejected):
                 nothing = np.empty((0, len(STATS)), np.float32)
@@ -120,9 +121,26 @@ class Decoders:
             elif isinstance(answer, DecodedPart):
                 yield answer
 
+    def signatures(self, images: Sequence[bytes]) -> list[Decoded | None]:
+        """Coarse pictures (:mod:`monitor.images.unchanged_frames`), each with its image's size.
+
+        None where an image cannot be decoded. A JPEG costs a third of its whole decoding.
+        """
+        found: list[Decoded | None] = []
+        request = _request(min_side=CELLS, signature=True)
+        for _, answer in self._answers(images, request):
+            if isinstance(answer, DecodedPart):
+                found += [
+                    Decoded(one.pixels.copy(), one.size) if isinstance(one, Decoded) else None
+                    for one in answer.found
+                ]
+            else:
+                found.append(None)
+        return found
+
     def thumbnail(self, image: bytes, side: int) -> bytes | Rejected:
         """A small JPEG of an image (:func:`monitor.images.thumbnail.render_thumbnail`)."""
-        request = {"min_side": None, "stats": False, "thumbnail": side}
+        request = _request(thumbnail=side)
         [(_, answer)] = self._answers([image], request)
         if isinstance(answer, DecodedPart):
             raise DecodersFailed("a decoder gave pixels where a thumbnail was asked for")
@@ -192,6 +210,16 @@ class Decoders:
         with contextlib.suppress(Empty):
             return self._idle.get_nowait()
         return self._server.fork(self._limits)
+
+
+def _request(
+    *,
+    min_side: int | None = None,
+    stats: bool = False,
+    thumbnail: int | None = None,
+    signature: bool = False,
+) -> dict[str, Any]:
+    return {"min_side": min_side, "stats": stats, "thumbnail": thumbnail, "signature": signature}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from monitor.backbones.embed_images import Embedded, embed_images
+from monitor.backbones.embed_frames import Reuse, embed_frames
+from monitor.backbones.embed_images import Embedded, embed_parts_of
 from monitor.backbones.engine import Engine, Features
 from monitor.feed.batch_plan import PlannedBatch
-from monitor.feed.batch_reader import BatchReader
-from monitor.feed.contract import Columns, RejectedRow, RowIdentity
+from monitor.feed.batch_reader import BatchReader, read_pieces
+from monitor.feed.contract import Columns, RejectedRow, Row, RowIdentity
 from monitor.feed.errors import FeedError
 from monitor.feed.feed_storage import FeedFile, FeedStorage
+from monitor.jobs.score_batch import CopiedRow
 
 # Small enough that an interruption costs a minute or two of a CPU's work, large enough that a
 # million images leave a hundred files and not four thousand.
@@ -54,6 +56,7 @@ class Piece:
     rejected: tuple[RejectedRow, ...]
     last: bool
     failed: FeedError | None = None
+    copies: tuple[CopiedRow, ...] = ()
 
 
 def cut_into_parts(specs: Iterable[PlannedBatch], rows_per_part: int = ROWS_PER_PART) -> list[Part]:
@@ -82,21 +85,50 @@ def embed_parts(
     columns: Columns,
     *,
     default_source: str | None = None,
+    reuse: Reuse = "never",
 ) -> Iterator[Piece]:
-    """Every row of every part, embedded or rejected, in order and a few batches at a time.
+    """Every row of every part, embedded, copied or rejected, in order, a few batches at a time.
 
     A file that fails half way ends its part with ``failed`` set, its further parts likewise, and
     the stream goes on with the next file.
     """
     with BatchReader(source, columns, default_source=default_source) as reader:
         reading = _Reading(reader)
-        for found in embed_images(reading.images(parts), engine):
+        stream = reading.images(parts)
+
+        def embed(part: list[tuple[_Key, bytes]]) -> Embedded[_Key]:
+            return embed_frames(part, engine, reuse, _together, stats=False)
+
+        for found in embed_parts_of(_cut(stream, engine.batch), embed, engine.workers):
             yield from _pieces(found, reading)
             yield from reading.finished(engine.fingerprint.dimension)
         yield from reading.finished(engine.fingerprint.dimension)
 
 
-_Key = tuple[int, RowIdentity]
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A row on its way: of which part, and with which other rows it may be compared."""
+
+    part: int
+    read: int
+    """Rows that were read together: of one batch, or of a piece of it where images are large."""
+    row: RowIdentity
+
+
+def _together(key: _Key) -> tuple[int, str]:
+    return key.read, key.row.source_id
+
+
+def _cut(images: Iterable[tuple[_Key, bytes]], size: int) -> Iterator[list[tuple[_Key, bytes]]]:
+    """What was read together stays together; small batches share a part."""
+    part: list[tuple[_Key, bytes]] = []
+    for key, image in images:
+        if len(part) >= size and part[-1][0].read != key.read:
+            yield part
+            part = []
+        part.append((key, image))
+    if part:
+        yield part
 
 
 @dataclass(slots=True)
@@ -119,6 +151,7 @@ class _Reading:
         self._first = 0
         self._open: deque[_Open] = deque()
         self._bad_files: dict[FeedFile, FeedError] = {}
+        self._read = 0
 
     def images(self, parts: Iterable[Part]) -> Iterator[tuple[_Key, bytes]]:
         for index, part in enumerate(parts):
@@ -126,12 +159,13 @@ class _Reading:
             self._open.append(way)
             try:
                 for spec in part.specs if way.failed is None else ():
-                    for row in self._reader.iter_rows(spec):
-                        if isinstance(row, RejectedRow):
-                            way.rejected.append(row)
-                            continue
-                        way.handed += 1
-                        yield (index, row.identity), row.image
+                    for rows in read_pieces(self._reader, spec):
+                        self._read += 1
+                        way.rejected += [row for row in rows if isinstance(row, RejectedRow)]
+                        good = [row for row in rows if isinstance(row, Row)]
+                        way.handed += len(good)
+                        for row in good:
+                            yield _Key(index, self._read, row.identity), row.image
             except FeedError as error:
                 way.failed = self._bad_files[part.file] = error
             way.is_read = True
@@ -152,11 +186,15 @@ class _Reading:
 
 def _pieces(found: Embedded[_Key], reading: _Reading) -> Iterator[Piece]:
     """One batch of the engine, split where it crosses from a part to the next."""
-    for index in sorted({index for index, _ in found.keys} | {key[0] for key, _ in found.rejected}):
+    for index in sorted({key.part for key in found.keys} | {key.part for key, _ in found.rejected}):
         yield from reading.finished(found.features.shape[1])
-        chosen = [i for i, (part, _) in enumerate(found.keys) if part == index]
-        rejected = tuple(row.rejected(why) for (part, row), why in found.rejected if part == index)
+        chosen = [i for i, key in enumerate(found.keys) if key.part == index]
+        places = {i: place for place, i in enumerate(chosen)}
+        rejected = tuple(key.row.rejected(why) for key, why in found.rejected if key.part == index)
+        copies = tuple(
+            CopiedRow(key.row, places[other]) for key, other in found.copies if other in places
+        )
         way = reading.at(index)
-        way.returned += len(chosen) + len(rejected)
-        rows = tuple(found.keys[i][1] for i in chosen)
-        yield Piece(way.part, rows, found.features[chosen], rejected, False)
+        way.returned += len(chosen) + len(rejected) + len(copies)
+        rows = tuple(found.keys[i].row for i in chosen)
+        yield Piece(way.part, rows, found.features[chosen], rejected, False, copies=copies)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from monitor.backbones.embed_frames import Reuse
 from monitor.backbones.engine import Engine
 from monitor.config import Config
 from monitor.feed.batch_plan import plan_files
@@ -95,11 +96,17 @@ def planned_pieces(
     folder: JobFolder,
     engine: Engine,
     progress: Report,
+    reuse: Reuse = "never",
 ) -> tuple[JobPlan, Iterator[Piece]]:
     """What is to do for ``folder``, and the stream that does it; no image has been read yet."""
     columns = columns_of(config)
     plan = plan_parts(files, columns, folder, progress=progress)
     pieces = embed_parts(
-        plan.open, plan.source, engine, columns, default_source=config.feed.default_source
+        plan.open,
+        plan.source,
+        engine,
+        columns,
+        default_source=config.feed.default_source,
+        reuse=reuse,
     )
     return plan, pieces

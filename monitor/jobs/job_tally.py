@@ -17,12 +17,15 @@ class VerdictTally:
         self.verdicts: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
         self.duplicates = 0
+        self.reused = 0
         self._sources: dict[str, Counter[str]] = {}
 
     def add_verdicts(self, found: pa.Table) -> None:
         for source, verdict, count in _grouped(found, ["source_id", "verdict"]):
             self.verdicts[verdict] += count
             self._of(source)[verdict] += count
+        if "same_as" in found.schema.names:
+            self.reused += found.num_rows - found.column("same_as").null_count
 
     def add_rejected(self, found: pa.Table) -> None:
         for source, reason, count in _grouped(found, ["source_id", "reason"]):

@@ -6,8 +6,10 @@ from the embedding, so that a scorer does not load the framework of a backbone.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +21,13 @@ from monitor.novelty.detector import Detector
 from monitor.novelty.drift.shift_correction import ShiftCorrection, score_corrected
 from monitor.store import ScoredBatch, Transaction
 from monitor.store.output_columns import KNOWN, NOVEL, REJECTED, VERDICTS, features_schema, table
-from monitor.store.shared_names import SHIFT_REVISION, SHIFTS
+from monitor.store.records import Count
+from monitor.store.shared_names import (
+    REUSE_CHANGE,
+    REUSE_CHECKS,
+    SHIFT_REVISION,
+    SHIFTS,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +114,35 @@ def verdict_table(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class CopiedRow:
+    """A row whose image shows what another row of the batch shows, which was embedded."""
+
+    row: RowIdentity
+    of: int
+    """The place of that row among the embedded ones."""
+
+
+def with_copies(verdicts: pa.Table, copies: Sequence[CopiedRow]) -> pa.Table:
+    """The verdicts of embedded rows and of their copies, in the order of the file.
+
+    A copy has the verdict of the image that it shows, and says so.
+    """
+    if not copies:
+        return verdicts
+    copied = verdicts.take(pa.array([copy.of for copy in copies], pa.int64()))
+    own: dict[str, list[Any]] = {
+        "image_id": [copy.row.image_id for copy in copies],
+        "captured_at": [copy.row.captured_at for copy in copies],
+        "same_as": copied.column("image_id").to_pylist(),
+        "row": [copy.row.row for copy in copies],
+    }
+    for name, values in own.items():
+        at = VERDICTS.get_field_index(name)
+        copied = copied.set_column(at, VERDICTS.field(name), pa.array(values, VERDICTS.types[at]))
+    return pa.concat_tables([verdicts, copied]).sort_by("row")
+
+
 def _applied(
     row: RowIdentity, corrections: Mapping[str, ShiftCorrection]
 ) -> ShiftCorrection | None:
@@ -153,6 +190,21 @@ class EmbeddedBatch:
     stats: Floats
     """How each image was taken, in the figures of :mod:`monitor.images.image_stats`."""
     rejected: tuple[RejectedRow, ...]
+    copies: tuple[CopiedRow, ...] = ()
+    """Rows without features of their own: they have the verdict of another, and join no pool."""
+    checked: tuple[tuple[int, int], ...] = ()
+    """Rows that could have been copies and were embedded to see what that costs, and of which."""
+
+
+def _reuse_counts(batch: EmbeddedBatch, verdicts: pa.Table) -> list[Count]:
+    """By source: images that could have been copies, and by how much their scores differ."""
+    found: defaultdict[tuple[str, str], float] = defaultdict(float)
+    ratios = verdicts.column("score_ratio").to_numpy()
+    for one, other in batch.checked:
+        source = batch.rows[one].source_id
+        found[REUSE_CHECKS, source] += 1
+        found[REUSE_CHANGE, source] += abs(float(ratios[one]) - float(ratios[other]))
+    return [Count(name, source, "", value) for (name, source), value in found.items()]
 
 
 def score_batch(
@@ -170,9 +222,10 @@ def score_batch(
     return ScoredBatch(
         batch_id=batch_id,
         detector_version=version,
-        verdicts=verdicts,
+        verdicts=with_copies(verdicts, batch.copies),
         rejected=rejected_table(file, batch.rejected),
         features=pool_sample_table(verdicts, batch.rows, batch.features, batch.stats),
         exceedance=detector.calibration.exceedance,
         shift_revision=corrections.revision,
+        counts=_reuse_counts(batch, verdicts),
     )

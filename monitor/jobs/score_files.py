@@ -6,14 +6,15 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from threadpoolctl import threadpool_limits
 
-from monitor.backbones.engine import Features
 from monitor.config import Config
 from monitor.feed.contract import RejectedRow, RowIdentity
 from monitor.images.image_identity import image_key
@@ -31,10 +32,12 @@ from monitor.jobs.job_plan import FileProblem, planned_pieces
 from monitor.jobs.job_tally import VerdictTally
 from monitor.jobs.progress import JobProgress, Report, silent
 from monitor.jobs.score_batch import (
+    CopiedRow,
     ShiftCorrections,
     read_corrections,
     rejected_table,
     verdict_table,
+    with_copies,
 )
 from monitor.jobs.taken_images import TakenImages
 from monitor.novelty.detector import Detector
@@ -60,6 +63,8 @@ class Scored:
     novel: int
     rejected: int
     duplicates: int
+    reused: int
+    """Images that reused the features of another frame of their source."""
     rejected_by_reason: dict[str, int]
     sources: dict[str, dict[str, int]]
     problems: tuple[FileProblem, ...]
@@ -100,11 +105,12 @@ def score(
                 "shift_revision": corrections.revision,
             }
             folder = JobFolder.open(out, "verdicts", owner)
-            plan, pieces = planned_pieces(config, files, folder, engine, progress)
+            reuse = config.feed.reuse_unchanged
+            plan, pieces = planned_pieces(config, files, folder, engine, progress, reuse)
             began = time.monotonic()
             tally = VerdictTally()
             for name in plan.finished:
-                tally.add_verdicts(folder.read(name, ["source_id", "verdict"]))
+                tally.add_verdicts(folder.read(name, ["source_id", "verdict", "same_as"]))
                 tally.add_rejected(folder.read_rejected(name))
             skipped = tally.rows
             writer = _Writer(folder, detector, version.number, corrections, tally)
@@ -126,6 +132,7 @@ def score(
         novel=tally.verdicts[NOVEL],
         rejected=tally.rejected.total(),
         duplicates=tally.duplicates,
+        reused=tally.reused,
         rejected_by_reason=dict(tally.rejected.most_common()),
         sources=tally.sources(),
         problems=(*plan.problems, *writer.problems),
@@ -152,7 +159,8 @@ class _Writer:
         self._corrections = corrections.by_source
         self._tally = tally
         self._seen = TakenImages(_keys(folder))
-        self._waiting: list[tuple[list[RowIdentity], Features]] = []
+        self._waiting: list[Piece] = []
+        self._repeated: list[int] = []
         self._verdicts: list[pa.Table] = []
         self._rejected: list[RejectedRow] = []
         self._taken: set[bytes] = set()
@@ -169,18 +177,15 @@ class _Writer:
         return tuple(self._problems.values())
 
     def take(self, piece: Piece) -> None:
-        fresh = self._are_first(piece.rows)
-        if any(fresh):
-            rows = [row for row, first in zip(piece.rows, fresh, strict=True) if first]
-            self._waiting.append((rows, piece.features[np.asarray(fresh)]))
+        rows = sorted((*piece.rows, *(copy.row for copy in piece.copies)), key=lambda one: one.row)
+        fresh = self._are_first(rows)
+        repeated = [row for row, first in zip(rows, fresh, strict=True) if not first]
+        self._waiting.append(piece)
+        self._repeated += [row.row for row in repeated]
         self._rejected += piece.rejected
-        self._rejected += [
-            row.rejected(_CAME_BEFORE)
-            for row, first in zip(piece.rows, fresh, strict=True)
-            if not first
-        ]
-        self._rows += len(piece.rows) + len(piece.rejected)
-        if piece.last or sum(len(rows) for rows, _ in self._waiting) >= _SCORED_AT_ONCE:
+        self._rejected += [row.rejected(_CAME_BEFORE) for row in repeated]
+        self._rows += len(rows) + len(piece.rejected)
+        if piece.last or sum(len(one.rows) for one in self._waiting) >= _SCORED_AT_ONCE:
             self._score(piece.part)
         if piece.last:
             self._finish(piece)
@@ -196,20 +201,29 @@ class _Writer:
 
     def _score(self, part: Part) -> None:
         """Give everything that waits its verdict."""
-        waiting, self._waiting = self._waiting, []
-        if waiting:
-            rows = [row for some, _ in waiting for row in some]
-            features = np.concatenate([features for _, features in waiting])
-            self._verdicts.append(
-                verdict_table(
-                    part.file.path,
-                    rows,
-                    features,
-                    self._detector,
-                    self._version,
-                    self._corrections,
-                )
-            )
+        waiting, self._waiting = [one for one in self._waiting if one.rows], []
+        repeated, self._repeated = self._repeated, []
+        if not waiting:
+            return
+        verdicts = verdict_table(
+            part.file.path,
+            [row for one in waiting for row in one.rows],
+            np.concatenate([one.features for one in waiting]),
+            self._detector,
+            self._version,
+            self._corrections,
+        )
+        before = accumulate((len(one.rows) for one in waiting), initial=0)
+        copies = [
+            CopiedRow(copy.row, n + copy.of)
+            for one, n in zip(waiting, before, strict=False)
+            for copy in one.copies
+        ]
+        verdicts = with_copies(verdicts, copies)
+        if repeated:
+            again = pc.is_in(verdicts.column("row"), pa.array(repeated, pa.int64()))
+            verdicts = verdicts.filter(pc.invert(again))
+        self._verdicts.append(verdicts)
 
     def _finish(self, piece: Piece) -> None:
         verdicts, rejected, taken = self._verdicts, self._rejected, self._taken

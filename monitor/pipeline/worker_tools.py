@@ -8,13 +8,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from monitor.feed.batch_plan import PlannedBatch
-from monitor.feed.batch_reader import BatchReader
+from monitor.feed.batch_reader import BatchReader, read_pieces
 from monitor.feed.contract import Columns, RejectedRow, Row, RowIdentity
 from monitor.feed.errors import FeedError, SourceUnavailable
 from monitor.feed.feed_storage import FeedStorage
@@ -23,16 +24,12 @@ from monitor.images.image_stats import STATS
 from monitor.images.isolated_decoding import decoders_for
 from monitor.images.reject_reasons import Rejected
 from monitor.images.thumbnail import SIDE
-from monitor.jobs.score_batch import EmbeddedBatch
+from monitor.jobs.score_batch import CopiedRow, EmbeddedBatch
 
 if TYPE_CHECKING:
+    from monitor.backbones.embed_frames import Reuse
     from monitor.backbones.embed_images import Embedded
     from monitor.backbones.engine import Engine
-
-
-PART_BYTES = 64 << 20
-"""Encoded images that are in memory at once: a batch holds more only if its images are few and
-large, and those are then embedded some at a time."""
 
 
 class BatchEmbedder:
@@ -50,55 +47,53 @@ class BatchEmbedder:
         engine: Engine,
         *,
         default_source: str | None = None,
+        reuse: Reuse = "never",
     ) -> None:
         # Here rather than above: only an embedder needs the backbone's framework.
-        from monitor.backbones.embed_images import embed_part
+        from monitor.backbones.embed_frames import embed_frames
 
         self._engine = engine
-        self._embed_part = embed_part
+        self._embed_frames = embed_frames
+        self._reuse = reuse
         self._reader = BatchReader(source, columns, default_source=default_source)
         self._reading = threading.Lock()
 
     def embed(self, planned: PlannedBatch) -> EmbeddedBatch:
-        """Every row of the batch, embedded or rejected with its reason."""
+        """Every row of the batch: embedded, a copy of another, or rejected with its reason."""
         found: list[Embedded[RowIdentity]] = []
         unread: list[RejectedRow] = []
-        first = planned.first_row
-        end = planned.first_row + planned.rows
-        while first < end:
-            part = self._read(planned, first, end - first)
-            first += len(part)
-            unread += [row for row in part if isinstance(row, RejectedRow)]
-            images = [(row.identity, row.image) for row in part if isinstance(row, Row)]
-            size = self._engine.batch
-            for start in range(0, len(images), size):
-                found.append(self._embed_part(images[start : start + size], self._engine))
+        pieces = read_pieces(self._reader, planned)
+        while piece := self._next(pieces):
+            unread += [row for row in piece if isinstance(row, RejectedRow)]
+            images = [(row.identity, row.image) for row in piece if isinstance(row, Row)]
+            found.append(self._embed_frames(images, self._engine, self._reuse, _source))
         dimension = self._engine.fingerprint.dimension
         features = [np.empty((0, dimension), np.float32), *(part.features for part in found)]
         rejected = [row.rejected(why) for part in found for row, why in part.rejected]
         stats = [np.empty((0, len(STATS)), np.float32), *(part.stats for part in found)]
+        before = list(accumulate((len(part.keys) for part in found), initial=0))
+        numbered = list(zip(found, before, strict=False))
         return EmbeddedBatch(
             planned,
             tuple(row for part in found for row in part.keys),
             np.concatenate(features),
             np.concatenate(stats),
             tuple(sorted((*unread, *rejected), key=lambda row: row.row)),
+            tuple(CopiedRow(row, n + at) for part, n in numbered for row, at in part.copies),
+            tuple((n + one, n + of) for part, n in numbered for one, of in part.checked),
         )
 
-    def _read(self, planned: PlannedBatch, first: int, rows: int) -> list[Row | RejectedRow]:
-        """The rest of a batch, or some of it where images are large."""
-        part: list[Row | RejectedRow] = []
-        held = 0
+    def _next(self, pieces: Iterator[list[Row | RejectedRow]]) -> list[Row | RejectedRow]:
+        """The rest of a batch, or some of it where images are large; nothing at its end."""
         with self._reading:
-            for row in self._reader.iter_rows(replace(planned, first_row=first, rows=rows)):
-                part.append(row)
-                held += len(row.image) if isinstance(row, Row) else 0
-                if held > PART_BYTES:
-                    break
-        return part
+            return next(pieces, [])
 
     def close(self) -> None:
         self._reader.close()
+
+
+def _source(row: RowIdentity) -> str:
+    return row.source_id
 
 
 #: A file that alone stays away for so long is gone: then there is no picture of its images.

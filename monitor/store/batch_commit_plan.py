@@ -18,7 +18,7 @@ from monitor.store.errors import BatchMismatch
 from monitor.store.ledger import BatchOutcome
 from monitor.store.output_columns import DUPLICATE, KNOWN, NOVEL, REJECTED, table
 from monitor.store.records import Batch, Count
-from monitor.store.shared_names import BATCHES, IMAGES, REJECTIONS
+from monitor.store.shared_names import BATCHES, IMAGES, REJECTIONS, REUSED
 from monitor.store.spooled_features import SpooledFeatures, loaded
 
 #: Upper ends of the histogram of score over T_inner: narrow around 1, where verdicts turn.
@@ -33,8 +33,9 @@ CounterKey = tuple[str, str, str]
 def verdict_totals(verdicts: pa.Table, exceedance: float | None) -> dict[CounterKey, float]:
     """Images by source and verdict; with ``exceedance`` also how their scores lie.
 
-    That is the histogram, and how many lie above T_inner and were expected to. Nothing is said of
-    what is zero: thousands of sources may be named in one commit.
+    That is the histogram, and how many lie above T_inner and were expected to; a copy of another
+    image is no evidence and is left out of it. Nothing is said of what is zero: thousands of
+    sources may be named in one commit.
     """
     sources = verdicts.column("source_id").combine_chunks().dictionary_encode()
     names = sources.dictionary.to_pylist()
@@ -44,9 +45,14 @@ def verdict_totals(verdicts: pa.Table, exceedance: float | None) -> dict[Counter
     above = np.bincount(index[novel], minlength=len(names))
     found = _by_source("images", KNOWN, names, images - above)
     found |= _by_source("images", NOVEL, names, above)
+    own = verdicts.column("same_as").is_null().to_numpy()
+    found |= _by_source(REUSED, "", names, np.bincount(index[~own], minlength=len(names)))
     if exceedance is None:
         return found
-    ratio = verdicts.column("score_ratio").to_numpy()
+    index, novel = index[own], novel[own]
+    images = np.bincount(index, minlength=len(names))
+    above = np.bincount(index[novel], minlength=len(names))
+    ratio = verdicts.column("score_ratio").to_numpy()[own]
     found |= _by_source("above", "", names, above)
     found |= _by_source("expected_above", "", names, exceedance * images)
     found |= _by_source("score_ratio_sum", "", names, np.bincount(index, ratio, len(names)))
@@ -86,6 +92,13 @@ class ScoredBatch:
     counts: Sequence[Count] = ()
     exceedance: float | None = None
     shift_revision: int = 0
+
+    @property
+    def samples(self) -> int:
+        """Rows that join the pool."""
+        if isinstance(self.features, SpooledFeatures):
+            return self.features.rows
+        return 0 if self.features is None else int(self.features.num_rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from monitor.store.atomic_files import Folder, declare, fault_point
-from monitor.store.output_columns import KINDS, Span, covered, final_name, output_name
+from monitor.store.output_columns import (
+    KINDS,
+    Span,
+    completed,
+    covered,
+    final_name,
+    output_name,
+)
 from monitor.store.records import Lease, OutputFile
 from monitor.store.settled_commit import KEY, last_of_each
 from monitor.store.store import Store, Transaction
@@ -259,4 +266,5 @@ class _Merged:
         wanted = None if columns is None else list(columns)
         for name in self._names:
             with self._folder.filesystem.open_input_file(self._folder.path(name)) as file:
-                yield from pq.ParquetFile(file).iter_batches(columns=wanted)
+                for piece in pq.ParquetFile(file).iter_batches(columns=wanted):
+                    yield piece if wanted else completed(piece, self._schema)

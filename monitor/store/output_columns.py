@@ -45,6 +45,7 @@ VERDICTS = pa.schema(
         pa.field("nearest_class", pa.string()),
         pa.field("nearest_class_name", pa.string()),
         pa.field("shift_corrected", pa.float32()),
+        pa.field("same_as", pa.string()),
         pa.field("detector_version", pa.int32(), nullable=False),
         pa.field("file", pa.string(), nullable=False),
         pa.field("row", pa.int64(), nullable=False),
@@ -267,6 +268,15 @@ def checked(found: pa.Table, schema: pa.Schema) -> pa.Table:
     return found
 
 
+def completed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of a file that may be older than some columns: these are empty."""
+    if rows.schema.names == schema.names:
+        return rows
+    empty = {field.name: pa.nulls(rows.num_rows, field.type) for field in schema if field.nullable}
+    have = {**empty, **dict(zip(rows.schema.names, rows.columns, strict=True))}
+    return pa.RecordBatch.from_arrays([have[name] for name in schema.names], schema=schema)
+
+
 def _array(values: Any, field: pa.Field) -> Any:
     if pa.types.is_fixed_size_list(field.type):
         return feature_column(values)
@@ -320,8 +330,16 @@ def write_table(folder: Folder, name: str, found: pa.Table) -> Staged:
 
 
 def read_table(folder: Folder, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """A file, or some of its columns; one that is newer than the file is empty."""
     with folder.filesystem.open_input_file(folder.path(name)) as file:
-        return pq.read_table(file, columns=None if columns is None else list(columns))
+        parquet = pq.ParquetFile(file)
+        if columns is None:
+            return parquet.read()
+        found = parquet.read([one for one in columns if one in parquet.schema_arrow.names])
+    for one in (one for one in columns if one not in found.schema.names):
+        field = KINDS[name.partition("/")[0]].schema.field(one)
+        found = found.append_column(field, pa.nulls(found.num_rows, field.type))
+    return found.select(list(columns))
 
 
 def count_rows(folder: Folder, name: str) -> int:

@@ -17,7 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.store.errors import NotFound, WrongState
-from monitor.store.output_columns import KNOWN, NOVEL, SETTLED_VERDICTS, VERDICTS, final_name
+from monitor.store.output_columns import (
+    KINDS,
+    KNOWN,
+    NOVEL,
+    SETTLED_VERDICTS,
+    VERDICTS,
+    completed,
+    final_name,
+)
 from monitor.store.records import ClassRow, OutputFile
 from monitor.store.settled_commit import KEY, LOOKS, May, row_groups, standing_rows
 from monitor.store.store import Store, Transaction
@@ -126,9 +134,10 @@ def read_verdicts(
 ) -> Iterator[pa.RecordBatch]:
     """Every image's immediate and settled verdict, in the order of the feed.
 
-    The columns are :data:`STANDING`. Of several settled rows the last one counts. Class ids are
-    followed through merges, and names are those of today, whatever the files say. ``since`` is
-    included, ``until`` is not; an image without a capture time is left out by either.
+    The columns are :data:`STANDING`. Of several settled rows the last one counts; a copy of
+    another image (``same_as``) has what is settled of that one. Class ids are followed through
+    merges, and names are those of today, whatever the files say. ``since`` is included, ``until``
+    is not; an image without a capture time is left out by either.
 
     ``verdict`` is the settled one (``known``, ``new``, ``shifted``, ``undecided``) or, where
     nothing is settled yet, the immediate one (``known``, ``novel``). ``class_`` is an id or a name:
@@ -230,7 +239,9 @@ class _Settled:
 
     def join(self, verdicts: pa.RecordBatch) -> pa.RecordBatch:
         rows, keys = self._load()
-        at = pc.index_in(_keys(verdicts), value_set=keys)
+        # A copy of another image was in no pool: what is settled of that one holds for it.
+        shown = pc.coalesce(verdicts.column("same_as"), verdicts.column("image_id"))
+        at = pc.index_in(_joint(verdicts.column("source_id"), shown), value_set=keys)
         beside = rows.select(list(_SETTLED_AS)).take(at).combine_chunks()
         columns = [*verdicts.columns, *(_one(beside.column(name)) for name in _SETTLED_AS)]
         return pa.RecordBatch.from_arrays(columns, schema=STANDING)
@@ -250,7 +261,10 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 def _keys(rows: pa.Table | pa.RecordBatch) -> Any:
     """Source and image in one, with something between them that neither can have."""
-    source, image = (rows.column(name) for name in KEY)
+    return _joint(*(rows.column(name) for name in KEY))
+
+
+def _joint(source: Any, image: Any) -> Any:
     return pc.binary_join_element_wise(source, image, "\x00")
 
 
@@ -289,7 +303,8 @@ def _read(
                 first = max(start, skipped)
                 last = min(start + batch.num_rows, skipped + output.rows)
                 if first < last:
-                    yield batch.slice(first - start, last - first)
+                    rows = batch.slice(first - start, last - first)
+                    yield completed(rows, KINDS[output.kind].schema)
             return
         except FileNotFoundError:
             if begun or not look:

@@ -9,6 +9,10 @@ COORDINATOR_LEASE = "coordinator"
 #: rejected), and of rejected images by source and reason.
 BATCHES, IMAGES, REJECTIONS = "batches", "images", "rejected"
 
+#: Counters by source: images that reused the features of another, those that could have and were
+#: embedded to see, and by how much the scores of these over T_inner differed, added up.
+REUSED, REUSE_CHECKS, REUSE_CHANGE = "reused", "reuse_checks", "reuse_change"
+
 #: Notes by kind and key: the monitor's heartbeat, and what the trigger would notice.
 HEARTBEAT = ("monitor", "coordinator")
 SENSITIVITY = ("sensitivity", "latest")

@@ -265,6 +265,20 @@ def _by_source(sources: Sequence[SourceSummary], now: datetime) -> Iterator[Fami
         {(s.name, reason): n for s in sources for reason, n in s.rejected.items()},
     )
     yield counter(
+        "images_reused_total",
+        "Images that show what an earlier frame of their source shows and reused its features; "
+        "they are among the known and novel ones.",
+        ("source",),
+        {(s.name,): s.reused for s in sources if s.reused},
+    )
+    yield gauge(
+        "reuse_score_change",
+        "By how much the score over T_inner of a reused image would differ: the mean over images "
+        "that were embedded to see, of each batch the one that differs most.",
+        ("source",),
+        {(s.name,): s.reuse_change / s.reuse_checks for s in sources if s.reuse_checks},
+    )
+    yield counter(
         "images_settled_total",
         "Images of finished pools by source and settled verdict.",
         ("source", "verdict"),

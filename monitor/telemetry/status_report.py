@@ -76,6 +76,15 @@ def to_dict(truth: StoreSummary) -> dict[str, Any]:
             source.name: {outcome: source.images.get(outcome, 0) for outcome in OUTCOMES}
             for source in truth.sources
         },
+        "reused": {
+            source.name: {
+                "images": source.reused,
+                "checks": source.reuse_checks,
+                "score_change": source.reuse_change / max(1, source.reuse_checks),
+            }
+            for source in truth.sources
+            if source.reused or source.reuse_checks
+        },
         "pools": {state.value: truth.pools.get(state, 0) for state in PoolState},
         "inner_loops": {k: int(v) for k, v in sorted(truth.by_label("inner_loops").items())},
         "questions": {
@@ -131,10 +140,21 @@ def describe(truth: StoreSummary) -> str:
             "",
             *_actors(truth),
             *_feed(truth),
+            *_reuse(truth.sources),
             "",
             *_table(truth.sources),
         ]
     ).rstrip()
+
+
+def _reuse(sources: Sequence[SourceSummary]) -> Iterator[str]:
+    reused, checks = sum(s.reused for s in sources), sum(s.reuse_checks for s in sources)
+    if reused:
+        change = sum(s.reuse_change for s in sources) / max(1, checks)
+        yield (
+            f"Unchanged frames: {reused:,} images reused the features of an earlier frame; where "
+            f"that was checked, scores over T_inner differ by {change:.2f} on average."
+        )
 
 
 def _outages(truth: StoreSummary) -> Iterator[str]:

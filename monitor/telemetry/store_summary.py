@@ -97,6 +97,11 @@ class SourceSummary:
     expected_above: float = 0.0
     ratios: Mapping[str, float] = field(default_factory=dict)
     ratio_sum: float = 0.0
+    reused: int = 0
+    reuse_checks: int = 0
+    reuse_change: float = 0.0
+    """Scores over T_inner of images that could have been copies, away from those of what they
+    show, added up over ``reuse_checks`` of them."""
     questions_open: int = 0
     questions_suspected: int = 0
     """Of them, those about pools that are no mere probe of a quiet feed."""

@@ -31,6 +31,7 @@ COLUMNS = [
     "nearest_class",
     "nearest_class_name",
     "shift_corrected",
+    "same_as",
     "detector_version",
     "file",
     "row",

@@ -36,7 +36,7 @@ ROW = {"file": ["a"], "row": [3], "reason": ["truncated"]}
 def test_the_columns_are_those_we_promise() -> None:
     assert " ".join(VERDICTS.names) == (
         "image_id source_id captured_at score score_ratio p_known verdict nearest_class "
-        "nearest_class_name shift_corrected detector_version file row"
+        "nearest_class_name shift_corrected same_as detector_version file row"
     )
     assert " ".join(REJECTED.names) == "image_id source_id file row reason detail"
     assert " ".join(DISCOVERIES.names) == (

@@ -89,7 +89,7 @@ def _now() -> tuple[Panel, ...]:
 
 
 def _scores() -> tuple[Panel, ...]:
-    judged = f'sum(rate(conclad_images_total{{{SOURCE},outcome=~"known|novel"}}[1h]))'
+    judged = f"sum(rate(conclad_score_ratio_count{{{SOURCE}}}[1h]))"
     above = f"sum(rate(conclad_samples_above_t_inner_total{{{SOURCE}}}[1h]))"
     expected = f"sum(rate(conclad_samples_above_t_inner_expected_total{{{SOURCE}}}[1h]))"
     return (

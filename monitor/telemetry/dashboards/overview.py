@@ -17,9 +17,7 @@ from monitor.telemetry.dashboards.model import (
     source_links,
 )
 
-_JUDGED = (
-    f'sum by (group, source) (rate(conclad_images_total{{{SOURCE},outcome=~"known|novel"}}[1h]))'
-)
+_JUDGED = f"sum by (group, source) (rate(conclad_score_ratio_count{{{SOURCE}}}[1h]))"
 _ABOVE = f"sum by (group, source) (rate(conclad_samples_above_t_inner_total{{{SOURCE}}}[1h]))"
 _EXPECTED = (
     f"sum by (group, source) (rate(conclad_samples_above_t_inner_expected_total{{{SOURCE}}}[1h]))"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from monitor.telemetry.dashboards.model import SOURCE, Board, Panel, Query
 
-_JUDGED = f'sum(rate(conclad_images_total{{{SOURCE},outcome=~"known|novel"}}[1h]))'
+_JUDGED = f"sum(rate(conclad_score_ratio_count{{{SOURCE}}}[1h]))"
 
 
 def source() -> Board:
