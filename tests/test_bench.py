@@ -7,9 +7,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from bench import peers, store
 from bench.drawn import write_scenes
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +40,8 @@ def test_scenes_are_a_labelled_feed(tmp_path: Path) -> None:
     [
         (("bench.throughput", "backbone", "--data", "gone.parquet"), "gone.parquet is no file"),
         (("bench.throughput", "backbones"), "choose from device, nodes, backbone"),
+        (("bench.engine", "--images", "10"), "--images: at least 100"),
+        (("bench.peers",), "nothing to compare"),
         (("bench.quality",), "name labelled images"),
         (("bench.quality", "gone.parquet"), "no such file: gone.parquet"),
     ],
@@ -57,6 +61,20 @@ def test_throughput_draws_its_own_images_where_there_are_none(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     assert "drawing 464 scenes" in done.stdout
     assert "conclad run against conclad score" in done.stdout
+
+
+def test_the_store_takes_what_its_bench_commits(tmp_path: Path) -> None:
+    state = store.open_state(tmp_path, None, sources=2, rows=4)
+    assert store.seconds(state, 2, 1, np.random.default_rng(0)) > 0
+    with state.store.reading() as tx:
+        assert tx.seen.count() == 8
+    state.store.close()
+
+
+def test_a_peer_that_takes_too_long_is_stopped() -> None:
+    endless = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+    with pytest.raises(peers.PeerMissing, match="took longer than"):
+        peers.lines_of(endless, 0.2)
 
 
 def dry_run(*arguments: str) -> str:
