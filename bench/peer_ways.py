@@ -89,8 +89,6 @@ class Embedding:
 
 def ray_data(data: Path, images: int) -> Iterator[None]:
     """Read, embed in one actor, count: a plain pipeline of Ray Data."""
-    # On a crowded machine its node takes longer than the usual half minute.
-    os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")
     import ray
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
