@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,7 +13,7 @@ from monitor.feed.contract import RejectedRow, RowIdentity
 from monitor.feed.feed_storage import FeedFile
 from monitor.images.image_stats import STATS as NAMES
 from monitor.images.reject_reasons import Reason
-from monitor.jobs.score_batch import EmbeddedBatch, score_batch
+from monitor.jobs.score_batch import CopiedRow, EmbeddedBatch, score_batch
 from monitor.novelty.detector import Detector
 from monitor.store.batch_commit_plan import verdict_totals
 from monitor.store.output_columns import STATS, VERDICTS
@@ -57,6 +59,30 @@ def test_counts_add_up_by_source(detector: Detector) -> None:
         assert mine["above", ""] >= 2
         assert mine["images", "novel"] == mine["above", ""]
         assert mine["images", "novel"] + mine.get(("images", "known"), 0) == 5
+
+
+def test_a_copy_has_the_verdict_of_what_it_shows_and_is_no_evidence(detector: Detector) -> None:
+    features = np.full((4, 40), -9, np.float32)
+    features[1] = 0
+    copies = (
+        CopiedRow(RowIdentity(9, "i9", "cam-1", None), 1),
+        CopiedRow(RowIdentity(8, "i8", "cam-0", None), 2),
+    )
+    scored = score_batch(7, replace(batch(features), copies=copies), detector, version=3)
+    rows = {row["image_id"]: row for row in scored.verdicts.to_pylist()}
+    assert list(rows) == ["i0", "i1", "i2", "i3", "i8", "i9"]
+    own = {"image_id", "same_as", "row", "captured_at"}
+    for copy, of in (("i9", "i1"), ("i8", "i2")):
+        assert rows[copy]["same_as"] == of
+        assert {k: v for k, v in rows[copy].items() if k not in own} == {
+            k: v for k, v in rows[of].items() if k not in own
+        }
+    assert scored.samples == 4
+    counts = verdict_totals(scored.verdicts, exceedance=0.1)
+    assert counts["reused", "cam-0", ""] == counts["reused", "cam-1", ""] == 1
+    assert sum(v for (name, *_), v in counts.items() if name == "images") == 6
+    assert sum(v for (name, *_), v in counts.items() if name == "score_ratio") == 4
+    assert counts["expected_above", "cam-0", ""] == pytest.approx(0.2)
 
 
 def test_no_verdicts_count_nothing() -> None:

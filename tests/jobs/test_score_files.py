@@ -98,6 +98,20 @@ def test_the_first_of_two_equal_images_counts(tmp_path: Path, fitted: Config) ->
     assert {row["file"] for row in rejected(tmp_path / "out")} == {str(b)}
 
 
+def test_frames_that_show_a_duplicate_are_judged_all_the_same(
+    tmp_path: Path, fitted: Config
+) -> None:
+    still = [picture("water", 1)] * 12
+    a = write_feed(tmp_path / "a.parquet", ["water"], images=still[:1])
+    b = write_feed(tmp_path / "b.parquet", ["water"] * 12, images=still)
+    summary = score(fitted, [a, b], tmp_path / "out")
+    assert (summary.images, summary.duplicates, summary.reused) == (13, 1, 10)
+    found = verdicts(tmp_path / "out").to_pylist()
+    assert [row["image_id"] for row in found] == [f"{i:06d}" for i in range(12)]
+    assert {row["same_as"] for row in found} == {None, "000000"}
+    assert len({row["score"] for row in found if row["same_as"]}) == 1
+
+
 def test_an_image_that_could_not_be_read_does_not_take_its_name(
     tmp_path: Path, fitted: Config
 ) -> None:

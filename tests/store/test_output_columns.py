@@ -21,6 +21,7 @@ from monitor.store.output_columns import (
     SETTLED,
     VERDICTS,
     Span,
+    completed,
     covered,
     feature_column,
     feature_matrix,
@@ -167,3 +168,14 @@ def test_the_rule_agrees_with_its_definition(data: st.DataObject) -> None:
     build(1, 6)
     listing = sorted(names)
     assert covered(listing) == naive(listing)
+
+
+def test_a_column_that_is_newer_than_a_file_is_empty(tmp_path: Path) -> None:
+    folder = Folder.local(tmp_path)
+    old = pa.schema([field for field in REJECTED if field.name != "detail"])
+    write_table(folder, "rejected/b1.parquet", table(old, ROW))
+    found = read_table(folder, "rejected/b1.parquet", ["row", "detail"])
+    assert found.to_pylist() == [{"row": 3, "detail": None}]
+    (rows,) = table(old, ROW).to_batches()
+    assert completed(rows, REJECTED).schema == REJECTED
+    assert completed(rows, REJECTED).to_pylist()[0]["detail"] is None
