@@ -21,6 +21,7 @@ from monitor.store.pools import PoolEvent
 from monitor.store.records import Count, FileStat, Lease, Question, Version
 from monitor.store.shared_names import SHIFTS
 from monitor.store.states import AnswerKind, ClassOrigin
+from monitor.telemetry.store_reading import WEBHOOK_ROOM
 from tests.store.building import CAPTURED, commit_batch, plan_feed, sample, scored, small_detector
 
 BORDERS = ("0.25", "0.5", "0.75", "0.9", "1", "1.1", "1.25", "1.5", "2", "4", "+Inf")
@@ -276,6 +277,12 @@ def correct_shift(store: Store, source: str) -> None:
     """A source is judged with its shift taken back from now on."""
     with store.transaction() as tx:
         tx.notes.set(SHIFTS, source, {"strength": 0.4})
+
+
+def refuse_messages(store: Store, receiver: str) -> None:
+    """A receiver of messages did not take the last one."""
+    with store.transaction() as tx:
+        tx.notes.set(WEBHOOK_ROOM, receiver, {"failures": 1})
 
 
 def trouble(store: Store) -> None:

@@ -115,6 +115,8 @@ def test_no_panel_and_no_rule_is_dead(watched: Watched) -> None:
     feeding.trouble(watched.store)
     for source in ("cam-1", "cam-2"):
         feeding.drifts(watched.store, source, 1.4)
+    feeding.correct_shift(watched.store, "cam-2")
+    feeding.refuse_messages(watched.store, "http://chat.example")
     asked = {prepared(expr) for board in BOARDS for expr in board.expressions()}
     asked |= set(grafana_expressions())
     # A rule has a value only while it fires; what it looks at must be there always.
