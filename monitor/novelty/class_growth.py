@@ -189,17 +189,28 @@ def _share(settled: SettledVerdicts, known: KnownClass) -> Floats | None:
 
 
 def _walks(detector: Detector, index: int, fresh: Floats, anchor: float) -> bool:
-    """Whether these samples would move a class too far towards another one."""
+    """Whether these samples would move a class too far towards another one.
+
+    The mean of the few samples that people labelled lies beside that of their class by chance, and
+    on the way from it to the mean of many lies part of the way to any other class. So much of both
+    ways as that chance explains is not counted.
+    """
     known = detector.classes[index]
     people = known.references[known.said] if known.said.any() else known.references
     if not len(people):
         return False
-    home = people.mean(axis=0)
-    away = np.concatenate([known.references, fresh]).mean(axis=0) - home
+    home = people.mean(axis=0, dtype=np.float64)
+    some = people if len(people) > 1 else known.references
+    chance = float(some.var(axis=0, dtype=np.float64).sum()) / max(len(some) - 1, 1)
+    chance *= len(some) / len(people)
+    everyone = np.concatenate([known.references, fresh])
+    away = everyone.mean(axis=0, dtype=np.float64) - home
+    others = 1 - len(people) / len(everyone)
     for other in detector.classes:
         if other.id != known.id:
             way = other.modes[0].mean - home
-            if float(away @ way) > anchor * float(way @ way):
+            far = max(float(way @ way) - chance, 0.0)
+            if float(away @ way) - others * chance > anchor * far:
                 return True
     return False
 

@@ -7,7 +7,7 @@ over, the other images of the pool and people's answers have spoken as well.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -17,7 +17,15 @@ from monitor.novelty.detector import Detector
 from monitor.novelty.drift.shift_correction import correction_of, score_corrected
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.labeller import PoolAnswers
-from monitor.novelty.robust.class_posterior import ClassPosterior, pool_posterior
+from monitor.novelty.robust.class_posterior import (
+    ClassPosterior,
+    doubted,
+    known_as_new,
+    placed_pool,
+    posterior,
+    reached_by,
+)
+from monitor.novelty.robust.pool_belief import PlacedPool, believed, unanswered
 from monitor.novelty.robust.settings import RobustSettings
 from monitor.novelty.trigger.pool_novelty import measure_novelty
 
@@ -83,22 +91,56 @@ def settle_pool(
     """
     features = detector.checked(pool, "pool")
     given = PoolAnswers.none(detector).plus(list(answers), list(answers.values()))
-    found = pool_posterior(detector, features, given)
+    placed = placed_pool(detector, features)
+    found = posterior(placed, believed(placed, unanswered(placed), given), given)
     names = np.asarray(sources if len(sources) else [""] * len(features), dtype=np.str_)
     explained = _explained(detector, features, names, shifted)
-    unconfirmed = [i for i, known in enumerate(detector.classes) if not known.confirmed]
-    new: np.ndarray = found.new + found.probabilities[:, unconfirmed].sum(axis=1)
-    odd = np.zeros(len(features), dtype=bool)
-    if found.names or not unconfirmed:
-        times, odd = _unusual(detector, features, names, explained, shifted, seed)
-        if found.names:
-            # A name that people gave explains what is odd.
-            odd[:] = False
-            named = _likelier(found.new, times)
-            new = named + (new - found.new) * (1 - named) / np.maximum(1 - found.new, _TINY)
-        else:
-            new = _likelier(np.full(len(features), _settings(detector).rare), times)
-    return _settled(detector, found, given, new.astype(np.float32), odd, explained)
+    in_doubt = doubted(detector, found)
+    unusual = _Unusual.none(len(features))
+    if found.names or not in_doubt.any():
+        unusual = _unusual(detector, features, names, explained, shifted, seed)
+    if found.names:
+        # A name that people gave explains what is odd.
+        unusual.odd[:] = False
+        new = _likelier(found.new, in_doubt, unusual.times)
+    elif in_doubt.any():
+        new = in_doubt
+    else:
+        rare = np.full(len(features), _settings(detector).rare)
+        new = _likelier(rare, np.zeros(len(features)), unusual.times)
+    new = new.astype(np.float32)
+    limit = 1.0
+    if found.names or in_doubt.any():
+        limit = max(
+            _expected(new[given.unasked(len(new))], _settings(detector)),
+            _of_references(placed, given, unusual),
+        )
+    return _settled(detector, found, given, new, limit, unusual.odd, explained)
+
+
+def _of_references(placed: PlacedPool, answers: PoolAnswers, unusual: _Unusual) -> float:
+    """The probability that few references reach, when nobody has labelled them."""
+    known = known_as_new(placed, answers)
+    new: np.ndarray = known.doubted
+    if answers.new_names:
+        _, mine, theirs = np.intersect1d(known.rows, unusual.references, return_indices=True)
+        known = known.taken(mine)
+        new = _likelier(known.named, known.doubted, unusual.reference_times[theirs])
+    return reached_by(placed.settings.references_new, new)
+
+
+def _expected(new: Floats, settings: RobustSettings) -> float:
+    """The probability above which few known samples are, if probabilities are to be believed.
+
+    >>> sure, torn = np.full(10, 0.999), np.full(10, 0.7)
+    >>> pool = np.concatenate([sure, torn, np.zeros(180)]).astype(np.float32)
+    >>> [round(_expected(some, RobustSettings()), 2) for some in (pool, pool[:20])]
+    [0.7, 0.9]
+    """
+    above = np.sort(new.astype(np.float64))[::-1]
+    count = int((np.cumsum(1 - above) <= settings.false_new * len(above)).sum())
+    least = float(above[count - 1]) if count else 1.0
+    return min(max(least, settings.decided), settings.certain)
 
 
 def _settled(
@@ -106,11 +148,11 @@ def _settled(
     found: ClassPosterior,
     answers: PoolAnswers,
     new: Floats,
+    limit: float,
     odd: Bools,
     explained: Bools,
 ) -> SettledVerdicts:
-    settings = _settings(detector)
-    decided, limit = settings.decided, _limit(new[answers.unasked(len(new))], settings)
+    decided = _settings(detector).decided
     ids = [known.id for known in detector.classes]
     columns = [*ids, *ids[: found.shifted], *found.names]
     is_new = np.array([*(not known.confirmed for known in detector.classes)])
@@ -149,20 +191,6 @@ def _settled(
     )
 
 
-def _limit(new: Floats, settings: RobustSettings) -> float:
-    """The probability from which samples are settled as new: few known ones are expected above it.
-
-    >>> sure, torn = np.full(10, 0.999), np.full(10, 0.7)
-    >>> pool = np.concatenate([sure, torn, np.zeros(180)]).astype(np.float32)
-    >>> round(_limit(pool, RobustSettings()), 2), round(_limit(pool[:20], RobustSettings()), 2)
-    (0.7, 0.9)
-    """
-    above = np.sort(new.astype(np.float64))[::-1]
-    count = int((np.cumsum(1 - above) <= settings.false_new * len(above)).sum())
-    least = float(above[count - 1]) if count else 1.0
-    return min(max(least, settings.decided), settings.certain)
-
-
 def _explained(
     detector: Detector, pool: Floats, sources: np.ndarray, shifted: Collection[str]
 ) -> Bools:
@@ -178,6 +206,25 @@ def _explained(
     return explained
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Unusual:
+    """How the closed pool changes the odds that each sample is new, and what is odd in it.
+
+    ``references`` are those that were measured beside the pool, with what it makes of their odds.
+    """
+
+    times: np.ndarray
+    odd: Bools
+    references: Ints
+    reference_times: np.ndarray
+
+    @classmethod
+    def none(cls, count: int) -> _Unusual:
+        """Where nothing was measured, no odds change."""
+        nobody = np.empty(0, np.intp)
+        return cls(np.ones(count), np.zeros(count, dtype=bool), nobody, np.empty(0))
+
+
 def _unusual(
     detector: Detector,
     pool: Floats,
@@ -185,28 +232,32 @@ def _unusual(
     explained: Bools,
     shifted: Collection[str],
     seed: int,
-) -> tuple[np.ndarray, Bools]:
-    """How the closed pool changes the odds that each sample is new, and what is odd in it.
-
-    Images of a shifted source cannot be compared with clean references: their odds stay.
-    """
-    settings = _settings(detector)
-    times = np.ones(len(pool))
-    odd = np.zeros(len(pool), dtype=bool)
+) -> _Unusual:
+    """Measure the pool; images of a shifted source cannot be compared with clean references."""
+    found = _Unusual.none(len(pool))
     clean = ~np.isin(sources, list(shifted))
     if clean.any():
         seen = measure_novelty(detector, pool[clean], sources[clean].tolist(), seed=seed)
-        p_known = np.maximum(seen.p_known.astype(np.float64), _TINY)
-        times[clean] = settings.unusual * p_known ** (settings.unusual - 1)
-        odd[clean] = seen.novel
-    odd[~clean] = ~explained[~clean]
-    return times, odd
+        power = _settings(detector).unusual
+        found.times[clean] = _density(seen.p_known, power)
+        found.odd[clean] = seen.novel
+        times = _density(seen.p_usual, power)
+        found = replace(found, references=seen.beside, reference_times=times)
+    found.odd[~clean] = ~explained[~clean]
+    return found
 
 
-def _likelier(probability: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Probabilities whose odds are multiplied."""
-    raised = probability.astype(np.float64) * times
-    found: np.ndarray = raised / np.maximum(raised + 1 - probability, _TINY)
+def _density(p_known: Floats, power: float) -> np.ndarray:
+    """How much likelier a new sample has this value of p_known than a known one."""
+    dense: np.ndarray = power * np.maximum(p_known.astype(np.float64), _TINY) ** (power - 1)
+    return dense
+
+
+def _likelier(named: np.ndarray, in_doubt: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Probabilities of something new, once the odds of what was named are multiplied."""
+    raised = named.astype(np.float64) * times
+    likely = raised / np.maximum(raised + 1 - named, _TINY)
+    found: np.ndarray = likely + in_doubt * (1 - likely) / np.maximum(1 - named, _TINY)
     return found
 
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from monitor.novelty import class_growth
 from monitor.novelty.arrays import Floats
 from monitor.novelty.class_growth import Growth, grow_classes
 from monitor.novelty.detector import Detector, KnownClass
+from monitor.novelty.robust.settings import RobustSettings
 from monitor.novelty.settle_pool import settle_pool
 
 DIMENSION = 16
@@ -117,6 +119,33 @@ def test_a_class_cannot_be_walked_into_another(founded: Detector) -> None:
     people = detector.find("ship")
     moved = np.linalg.norm(people.modes[0].mean - home)
     assert moved < 0.6 * start
+
+
+@pytest.mark.parametrize("people", [1, 3])
+def test_few_labels_among_many_directions_do_not_stop_a_class_from_growing(people: int) -> None:
+    """The mean of three images lies far from that of their class, on no way to another."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(0, 0.4, size=(3, 400))
+
+    def drawn(kind: int, count: int) -> Floats:
+        found: Floats = (centres[kind] + rng.normal(0, 1, (count, 400))).astype(np.float32)
+        return found
+
+    known = np.concatenate([drawn(0, 60), drawn(1, 60)])
+    detector = Detector.fit(known, ["a"] * 60 + ["b"] * 60)
+    born = KnownClass.fit(
+        "c9",
+        "ship",
+        drawn(2, people + 12),
+        settings=detector.settings,
+        rng=rng,
+        origin="discovered",
+        said=np.arange(people + 12) < people,
+    )
+    detector = detector.with_classes([born])
+    fresh = drawn(2, 20)
+    assert not class_growth._walks(detector, 2, fresh, RobustSettings().anchor)
+    assert class_growth._walks(detector, 2, np.repeat(drawn(0, 40), 3, axis=0), 0.2)
 
 
 def test_the_settings_of_growth_have_effect(founded: Detector) -> None:

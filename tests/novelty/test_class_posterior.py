@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,10 @@ from monitor.novelty.labeller import PoolAnswers
 from monitor.novelty.robust.class_posterior import (
     ClassPosterior,
     confirmed_names,
+    doubted,
+    known_as_new,
     nearest_labelled,
+    placed_pool,
     pool_lessons,
     pool_posterior,
     to_confirm,
@@ -207,3 +212,39 @@ def test_the_presets_settings_are_used_for_a_detector_of_the_paper(
     features, labels = pool
     post = found(world.detector(KNOWN, settings=settings), features, truly(labels, [0, 1, 2]))
     np.testing.assert_allclose(post.probabilities.sum(axis=1), 1, atol=1e-5)
+
+
+def test_known_samples_that_take_part_unlabelled_look_as_new_as_those_of_the_pool(
+    detector: Detector, pool: tuple[Floats, np.ndarray]
+) -> None:
+    features, labels = pool
+    said = truly(labels, [*some(labels, 0, 1), *some(labels, NEW, 3)])
+    known = known_as_new(placed_pool(detector, features), given(detector, said))
+    assert sorted(known.rows.tolist()) == list(range(len(detector.references)))
+    assert known.doubted.max() == 0
+    new = found(detector, features, said).new
+    truth = labels == name(NEW)
+    assert auroc(new[truth], known.named) > 0.95
+    fresh = np.delete(new[~truth], 0)
+    limit = float(np.quantile(known.named, 0.95))
+    assert (fresh > limit).mean() < 0.1
+    some_of_them = known.taken(np.array([2, 5]))
+    assert some_of_them.rows.tolist() == known.rows[[2, 5]].tolist()
+
+
+def test_only_what_people_labelled_of_confirmed_classes_takes_part(
+    detector: Detector, pool: tuple[Floats, np.ndarray]
+) -> None:
+    features, labels = pool
+    first, second, third = detector.classes
+    guessed = np.arange(len(first.references)) >= 10
+    mixed = replace(
+        detector,
+        classes=(replace(first, said=~guessed), replace(second, confirmed=False), third),
+    )
+    answers = given(mixed, truly(labels, some(labels, NEW, 3)))
+    known = known_as_new(placed_pool(mixed, features), answers)
+    owners = mixed.references.classes[known.rows]
+    assert np.bincount(owners, minlength=3).tolist() == [10, 0, len(third.references)]
+    post = pool_posterior(mixed, features, answers)
+    np.testing.assert_allclose(doubted(mixed, post), post.probabilities[:, 1])

@@ -85,6 +85,17 @@ def test_p_known_of_clean_pools_is_uniform() -> None:
     assert kstest(found, "uniform").statistic < 0.12
 
 
+def test_references_have_their_own_rank_among_those_of_their_class() -> None:
+    world = World(classes=6, dimension=48, seed=0)
+    detector = world.detector(3)
+    pool, _ = world.pool({0: 60, 1: 60, 4: 30})
+    found = measure_novelty(detector, pool)
+    assert found.references == len(found.beside) == len(found.p_usual)
+    assert len(np.unique(found.beside)) == len(found.beside)
+    assert kstest(found.p_usual, "uniform").statistic < 0.05
+    assert found.p_known[found.novel].max() < np.median(found.p_usual)
+
+
 def test_a_source_with_too_few_images_is_not_judged_by_itself() -> None:
     world = World(classes=6, dimension=48, seed=0)
     detector = world.detector(3)

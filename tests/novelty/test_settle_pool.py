@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.arrays import Bools, Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.robust.settings import RobustSettings
 from monitor.novelty.settle_pool import settle_pool
@@ -128,6 +128,27 @@ def test_what_is_certain_is_new_however_few_may_be_wrong(
     assert len(settle_pool(replace(detector, settings=lenient), pool, answers).rows("new")) >= len(
         settled.rows("new")
     )
+
+
+def settled_as_new(share: float, seed: int) -> Bools:
+    """What of 300 known and 40 new images is new, if references may be in this share."""
+    lenient = RobustSettings().replace(references_new=share, false_new=0.5, certain=0.5)
+    labelled = np.concatenate([blurred(kind, 100, 30 + seed) for kind in (0, 1, 2)])
+    blurry = Detector.fit(labelled, np.repeat(["a", "b", "c"], 100).tolist(), settings=lenient)
+    kinds = ((0, 150), (1, 150), (3, 40))
+    pool = np.concatenate([blurred(kind, count, 20 + seed) for kind, count in kinds])
+    settled = settle_pool(blurry, pool, {300: "ship", 305: "ship", 310: "ship", 0: "a"})
+    new: Bools = np.array(settled.verdicts) == "new"
+    return new
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_known_images_are_settled_as_new_no_more_often_than_references_may_be(seed: int) -> None:
+    strict, lenient = settled_as_new(0.03, seed), settled_as_new(0.5, seed)
+    assert strict[:300].mean() <= 0.06
+    assert strict[300:].mean() > 2 * strict[:300].mean()
+    assert not (strict & ~lenient).any()
+    assert strict.sum() < lenient.sum()
 
 
 def test_a_pool_that_is_mostly_new_is_settled_as_new(detector: Detector) -> None:

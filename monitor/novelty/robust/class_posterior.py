@@ -9,7 +9,7 @@ a ratio of FREs and the discriminant. A class counts once enough answers confirm
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import norm
@@ -210,11 +210,100 @@ class ClassPosterior:
 
 def pool_posterior(detector: Detector, pool: Floats, answers: PoolAnswers) -> ClassPosterior:
     """For a detector of either preset; that of the paper is asked with the usual settings."""
+    placed = placed_pool(detector, pool)
+    return posterior(placed, believed(placed, unanswered(placed), answers), answers)
+
+
+def placed_pool(detector: Detector, pool: Floats) -> PlacedPool:
+    """A pool beside the references of a detector of either preset."""
     settings = detector.settings
     if not isinstance(settings, RobustSettings):
         settings = RobustSettings()
-    placed = PlacedPool.of(detector, pool, settings)
-    return posterior(placed, believed(placed, unanswered(placed), answers), answers)
+    return PlacedPool.of(detector, pool, settings)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownAsNew:
+    """Known samples that take part in a pool as if nobody had labelled them.
+
+    ``rows`` are references of the detector. Each has a probability of being something that was
+    ``named`` in the pool, and of a class of the detector that is ``doubted``.
+    """
+
+    rows: Ints
+    named: Floats
+    doubted: Floats
+
+    def taken(self, some: Ints) -> KnownAsNew:
+        """Some of them, by position."""
+        return KnownAsNew(self.rows[some], self.named[some], self.doubted[some])
+
+
+def known_as_new(placed: PlacedPool, answers: PoolAnswers) -> KnownAsNew:
+    """How new known samples look in a pool, after all answers.
+
+    References that people labelled take turns: one half joins the pool, the other speaks for the
+    classes. What as many of them reach as may be mistaken is where new begins.
+    """
+    detector, size = placed.detector, len(placed.pool)
+    said = np.concatenate([known.said & known.confirmed for known in detector.classes])
+    nobody = np.empty(0, np.float32)
+    rows, named, in_doubt = [np.empty(0, np.intp)], [nobody], [nobody]
+    for half in (0, 1):
+        held = said & (np.arange(len(said)) % 2 == half)
+        if held.any():
+            # Placed anew: in a space that they had whitened they would look tamer than the pool.
+            everyone = np.concatenate([placed.pool, detector.references.features[held]])
+            joined = PlacedPool.of(_without(detector, held), everyone, placed.settings)
+            found = posterior(joined, believed(joined, unanswered(joined), answers), answers)
+            rows.append(np.flatnonzero(held))
+            named.append(found.new[size:])
+            in_doubt.append(doubted(detector, found)[size:])
+    return KnownAsNew(np.concatenate(rows), np.concatenate(named), np.concatenate(in_doubt))
+
+
+def reached_by(share: float, known: np.ndarray) -> float:
+    """The probability that no more than this share of known samples reaches; 0 if there are none.
+
+    >>> known = np.repeat([0.0, 0.7, 0.99], [95, 3, 2])
+    >>> reached_by(0.03, known) > 0.7, 0 < reached_by(0.1, known) < 0.7, reached_by(0.1, known[:0])
+    (True, True, 0.0)
+    """
+    if not len(known):
+        return 0.0
+    most = float(np.quantile(known, 1 - share, method="higher"))
+    return float(np.nextafter(np.float32(most), np.float32(2)))
+
+
+def doubted(detector: Detector, found: ClassPosterior) -> Floats:
+    """The probability that a sample belongs to a class of the detector that is unconfirmed."""
+    columns = [i for i, known in enumerate(detector.classes) if not known.confirmed]
+    share: Floats = found.probabilities[:, columns].sum(axis=1)
+    return share
+
+
+def _without(detector: Detector, held: np.ndarray) -> Detector:
+    """The detector as if these references had never been labelled; verdicts stay as they are."""
+    classes, first = [], 0
+    for known in detector.classes:
+        mine = held[first : first + len(known.references)]
+        first += len(mine)
+        if mine.any() and not mine.all():
+            mode, gone = known.modes[0], known.references[mine]
+            modes = known.modes
+            if len(modes) == 1 and mode.count > len(gone):
+                total = mode.count * mode.mean.astype(np.float64) - gone.sum(axis=0)
+                count = mode.count - len(gone)
+                modes = (replace(mode, mean=(total / count).astype(np.float32), count=count),)
+            known = replace(
+                known,
+                modes=modes,
+                references=known.references[~mine],
+                own=known.own[~mine],
+                said=known.said[~mine],
+            )
+        classes.append(known)
+    return replace(detector, classes=tuple(classes), saved=detector.opinions)
 
 
 def posterior(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers) -> ClassPosterior:

@@ -22,8 +22,10 @@ from monitor.novelty.robust.class_posterior import (
     PoolLessons,
     TwoOpinions,
     confirmed_names,
+    known_as_new,
     pool_lessons,
     posterior,
+    reached_by,
     to_confirm,
 )
 from monitor.novelty.robust.pool_belief import PlacedPool, PoolBelief, believed, unanswered
@@ -134,7 +136,9 @@ class GraphLabeller:
         score = TwoOpinions.fit(now.classes, placed.space, taught, settings)
         pseudo: tuple[PseudoLabel, ...] = ()
         if settings.pseudo_labels:
-            pseudo = _pseudo_labels(found, answers, settings)
+            usual = known_as_new(placed, answers)
+            limit = reached_by(settings.references_taught, usual.named)
+            pseudo = _pseudo_labels(found, answers, settings, limit)
         return LoopResult(score, pseudo, confirmed_names(placed, now, answers))
 
 
@@ -154,11 +158,14 @@ def _surest(now: PoolBelief, answers: PoolAnswers, settings: RobustSettings) -> 
 
 
 def _pseudo_labels(
-    found: ClassPosterior, answers: PoolAnswers, settings: RobustSettings
+    found: ClassPosterior, answers: PoolAnswers, settings: RobustSettings, limit: float
 ) -> tuple[PseudoLabel, ...]:
-    """The samples that belong to each new class, by name, the surest first."""
+    """The samples that belong to each new class, by name, the surest first.
+
+    What known samples reach as often does not teach a new class.
+    """
     best, sure = found.probabilities.argmax(axis=1), found.probabilities.max(axis=1)
-    free = answers.unasked(len(best)) & (sure >= settings.sure_member)
+    free = answers.unasked(len(best)) & (sure >= settings.sure_member) & (found.new >= limit)
     first = found.known + found.shifted
     pseudo: list[PseudoLabel] = []
     for index, name in enumerate(found.names):

@@ -280,6 +280,22 @@ class RobustSettings(MethodSettings):
         low=0.5,
         high=0.999,
     )
+    references_new: float = setting(
+        0.05,
+        "Share of references that may be settled as new when they take part in the pool as if "
+        "nobody had labelled them. Half of the others speak for what is known meanwhile, so that "
+        "fresh known images are settled as new about half as often.",
+        low=1e-6,
+        high=0.5,
+    )
+    references_taught: float = setting(
+        0.12,
+        "Share of such references that may look as new as what teaches a new class. At 1 half of "
+        "a class that was just learnt is of another; at 0.025 a fifth, but it is so small that "
+        "twice as many of its images stay novel.",
+        low=1e-6,
+        high=1.0,
+    )
     rare: float = setting(
         0.02,
         "Share of new images that is assumed in a pool in which nothing new was named.",

@@ -40,7 +40,8 @@ class PoolNovelty:
     """What was measured of a pool; rows as in the pool.
 
     ``strength`` has the evidence that something is new, in standard deviations of chance, by
-    source, and under :data:`EVERYWHERE` for the whole pool.
+    source, and under :data:`EVERYWHERE` for the whole pool. ``beside`` are the rows of the
+    references that it was compared with, ``p_usual`` is their own p_known.
     """
 
     score: Floats
@@ -48,7 +49,13 @@ class PoolNovelty:
     novel: Bools
     nearest: Ints
     strength: Mapping[str, float]
-    references: int
+    beside: Ints
+    p_usual: Floats
+
+    @property
+    def references(self) -> int:
+        """How many it was compared with."""
+        return len(self.beside)
 
 
 #: All sources together: something rare may be spread over all of them.
@@ -95,11 +102,12 @@ def measure_novelty(
         score = score + _discriminant(everyone, score, came, nearest, settings, rng)
     return PoolNovelty(
         score=score[came].astype(np.float32),
-        p_known=_p_known(score, came, nearest, settings.beside_least),
+        p_known=_p_known(score, came, ~came, nearest, settings.beside_least),
         novel=score[came] > np.quantile(score[~came], 1 - settings.false_novel),
         nearest=scored.nearest,
         strength=strength,
-        references=int((~came).sum()),
+        beside=beside.rows,
+        p_usual=_p_known(score, ~came, ~came, nearest, settings.beside_least),
     )
 
 
@@ -281,17 +289,20 @@ def _discriminant(
     return standard
 
 
-def _p_known(score: np.ndarray, came: Bools, nearest: Ints, least: int) -> Floats:
-    """The share of references of the same class that look at least as new, the image counted."""
-    found = np.empty(int(came.sum()), np.float32)
-    mine, theirs = nearest[came], nearest[~came]
-    new, usual = score[came], score[~came]
+def _p_known(score: np.ndarray, of: Bools, usual: Bools, nearest: Ints, least: int) -> Floats:
+    """The share of references of the same class that look at least as new, the image counted.
+
+    A reference is counted once, as itself.
+    """
+    found = np.empty(int(of.sum()), np.float32)
+    mine, theirs = nearest[of], nearest[usual]
+    once = int(not (of & usual).any())
     for position in np.unique(mine):
-        own = usual[theirs == position]
-        ordered = np.sort(own if len(own) >= least else usual)
+        own = score[usual][theirs == position]
+        ordered = np.sort(own if len(own) >= least else score[usual])
         rows = mine == position
-        above = len(ordered) - np.searchsorted(ordered, new[rows], side="left")
-        found[rows] = (1 + above) / (1 + len(ordered))
+        above = len(ordered) - np.searchsorted(ordered, score[of][rows], side="left")
+        found[rows] = (once + above) / (once + len(ordered))
     return found
 
 
