@@ -193,7 +193,7 @@ class Notes(Repository):
         found = self._connection.exec_driver_sql(
             f"{some} (SELECT json_array_elements_text(%s::json))", (room, wanted)
         )
-        return dict(found.tuples().all())
+        return {row[0]: row[1] for row in found}
 
     def get(self, room: str, key: str, default: Any = None) -> Any:
         row = self._connection.execute(
