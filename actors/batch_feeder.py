@@ -17,7 +17,7 @@ from actors.batches_in_flight import (
     Stage,
 )
 from actors.coordinator_lease import record_attempt, record_survival
-from actors.event_messages import Listener, MonitorMessage
+from actors.event_sentences import Listener, MonitorMessage
 from actors.worker_pool import Done, WorkerPool
 from monitor.config import Config
 from monitor.errors import OUTAGES, ErrorKind, kind_of

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from actors.batch_feeder import BatchFeeder
 from actors.batches_in_flight import BatchInFlight, Stage
-from actors.event_messages import KINDS, Listener, MonitorMessage, sentence
+from actors.event_sentences import KINDS, Listener, MonitorMessage, sentence
 from actors.periodic_tasks import PeriodicTasks
 from actors.worker_pool import DetectorVersions, Done, WorkerPool
 from monitor.config import Config

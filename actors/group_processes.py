@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from actors.event_messages import Listener, MonitorMessage
+from actors.event_sentences import Listener, MonitorMessage
 from actors.run_monitor import Summary, run, services, stopping_on_signals
 from monitor.config import Config
 from monitor.errors import ConcladError

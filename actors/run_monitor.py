@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from actors.coordinator import Coordinator
 from actors.coordinator_lease import acquire_lease, begin_run, end_run, renew_lease
-from actors.event_messages import Listener, MonitorMessage
+from actors.event_sentences import Listener, MonitorMessage
 from actors.periodic_tasks import Observer, PeriodicTasks
 from actors.worker_pool import EngineFactory, InlineWorkerPool, WorkerPool
 from monitor.config import Config
@@ -34,8 +34,8 @@ from monitor.jobs.from_config import (
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
 from monitor.store import Store, recover
-from monitor.store.account import account
 from monitor.store.errors import LeaseLost
+from monitor.store.image_account import account
 from monitor.store.records import Lease
 from monitor.store.states import ClassOrigin
 from monitor.store.store import Clock
@@ -150,8 +150,8 @@ def services(
     store: Store, config: Config, say: Say, *, with_desk: bool = True
 ) -> Iterator[Observer | None]:
     """Start what the configuration asks for; yields who wants to know how long things take."""
-    from monitor.telemetry.event_senders import MessageSender, WebhookSender
     from monitor.telemetry.exporter import Exporter
+    from monitor.telemetry.message_delivery import MessageSender, WebhookSender
 
     observer: Observer | None = None
     with ExitStack() as stack:

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import func, select
 
-from actors.event_messages import MonitorMessage
+from actors.event_sentences import MonitorMessage
 from actors.run_monitor import run
 from bench.standins import blobs, configuration, paced_engine, put_into_use, write_numbered
 from monitor.feed.feed_storage import FeedStorage

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from actors.event_messages import KINDS
+from actors.event_sentences import KINDS
 from monitor.cli.root import COMMANDS
 from monitor.config.fields import fields_of
 from monitor.config.schema import Config

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import Connection, Table, delete, insert, select, update
 from sqlalchemy.dialects import sqlite
 
-from monitor.store.account import Counts
 from monitor.store.atomic_files import Folder, declare, fault_point
 from monitor.store.commit_records import Outputs, SeenImages
 from monitor.store.database import Database, database_url
 from monitor.store.detector_versions import Classes, Versions
 from monitor.store.errors import LeaseHeld, LeaseLost, StoreAddress
 from monitor.store.file_modes import make_database_file
+from monitor.store.image_account import Counts
 from monitor.store.ledger import Batches, Files
 from monitor.store.migrations import migrate, verify_layout
 from monitor.store.pools import PoolRepository, Settlements

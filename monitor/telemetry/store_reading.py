@@ -12,9 +12,9 @@ from typing import Any
 
 from monitor.outages import Outage, from_note
 from monitor.store import Store, Transaction
-from monitor.store.account import Account, account
 from monitor.store.disk_space import with_full_disk
 from monitor.store.errors import StoreError
+from monitor.store.image_account import Account, account
 from monitor.store.records import ClassRow, Count, Event, Publication, Question, Version
 from monitor.store.shared_names import (
     COORDINATOR_LEASE,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from monitor.outages import Outage
-from monitor.store.account import Account
+from monitor.store.image_account import Account
 from monitor.store.states import (
     AnswerKind,
     AnswerOutcome,

@@ -11,6 +11,7 @@ from monitor.novelty.arrays import Floats
 from monitor.novelty.class_separation import auroc
 from monitor.novelty.detector import Detector
 from monitor.novelty.labeller import PoolAnswers
+from monitor.novelty.robust.choose_questions import to_confirm
 from monitor.novelty.robust.class_posterior import (
     ClassPosterior,
     confirmed_names,
@@ -20,7 +21,6 @@ from monitor.novelty.robust.class_posterior import (
     placed_pool,
     pool_lessons,
     pool_posterior,
-    to_confirm,
 )
 from monitor.novelty.robust.pool_belief import PlacedPool, PoolBelief, believed, unanswered
 from monitor.novelty.settings import MethodSettings

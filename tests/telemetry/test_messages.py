@@ -19,7 +19,7 @@ from monitor.config.telemetry_section import MessagesSection
 from monitor.people.answer_questions import Said, Word, give
 from monitor.store import Store
 from monitor.telemetry.errors import WebhookRefused
-from monitor.telemetry.event_senders import MessageSender, is_quiet
+from monitor.telemetry.message_delivery import MessageSender, is_quiet
 from monitor.telemetry.message_targets import open_target
 from monitor.telemetry.message_words import Line, Message
 from tests.people import world

@@ -13,9 +13,9 @@ import pytest
 from monitor.config import ConfigError, load
 from monitor.config.telemetry_section import WebhooksSection
 from monitor.store import Store
-from monitor.telemetry import event_senders
+from monitor.telemetry import message_delivery
 from monitor.telemetry.errors import WebhookRefused
-from monitor.telemetry.event_senders import GIVEN_UP, WebhookSender
+from monitor.telemetry.message_delivery import GIVEN_UP, WebhookSender
 from monitor.telemetry.store_reading import TruthReader
 from tests.store.conftest import Clock
 from tests.telemetry import feeding
@@ -115,7 +115,7 @@ def test_pauses_grow_and_stay_bounded(store: Store) -> None:
     waiting = WebhookSender(store, WebhooksSection())
     pauses = [waiting._pause(failures) for failures in range(1, 2000)]
     assert pauses[:4] == [1, 2, 4, 8]
-    assert max(pauses) == event_senders.LONGEST_PAUSE_SECONDS == pauses[-1]
+    assert max(pauses) == message_delivery.LONGEST_PAUSE_SECONDS == pauses[-1]
 
 
 def test_after_a_restart_it_goes_on_where_it_was(store: Store) -> None:

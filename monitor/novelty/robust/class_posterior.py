@@ -419,36 +419,3 @@ def _dissent(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers, column: 
     mine = {i for i in answers.told if now.shares[i].argmax() == column}
     near = nearest_labelled(placed, now, answers)
     return sum(found == column for row, found in near.items() if row not in mine)
-
-
-def to_confirm(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers, most: int) -> Ints:
-    """Samples to ask about, so that classes with too few answers are confirmed or doubted.
-
-    New classes of this pool, and known ones that earlier pools left unconfirmed. Each is asked
-    about at its heart, near what was named: places of their own find other classes instead, and
-    of a class that is a twentieth of a pool half stayed unconfirmed.
-    """
-    if now.shares is None or most < 1:
-        return np.empty(0, np.intp)
-    settings = placed.settings
-    chosen: list[int] = []
-    named = answers.new()
-    said = list(answers.known().values())
-    wanted = [(now.known + i, len(named[name])) for i, name in enumerate(now.names)]
-    wanted += [
-        (i, known.human + said.count(i))
-        for i, known in enumerate(placed.detector.classes)
-        if not known.confirmed
-    ]
-    asked = answers.asked
-    best = now.shares.argmax(axis=1)
-    for column, support in wanted:
-        missing = min(settings.confirm_answers - support, most - len(chosen))
-        weights = np.where(best == column, now.shares[:, column], 0.0)
-        weights[asked] = 0.0
-        missing = min(missing, int((weights > 0).sum()))
-        if missing > 0:
-            taken = np.array([*asked, *chosen], np.intp)
-            picked = placed.graph.peaks(weights, missing, asked=taken, dimming=0.0)
-            chosen += [int(i) for i in picked if weights[i] > 0]
-    return np.array(chosen, dtype=np.intp)

@@ -17,6 +17,7 @@ from monitor.novelty.labeller import (
     PseudoLabel,
     Step,
 )
+from monitor.novelty.robust.choose_questions import choose_questions, question_parts
 from monitor.novelty.robust.class_posterior import (
     ClassPosterior,
     PoolLessons,
@@ -26,7 +27,6 @@ from monitor.novelty.robust.class_posterior import (
     pool_lessons,
     posterior,
     reached_by,
-    to_confirm,
 )
 from monitor.novelty.robust.pool_belief import PlacedPool, PoolBelief, believed, unanswered
 from monitor.novelty.robust.settings import RobustSettings
@@ -59,7 +59,7 @@ class GraphLabeller:
         now = believed(placed, self.first, answers) if number or doubtful else self.first
         ask = np.empty(0, np.intp)
         if not (number and self._quiet(now, answers)):
-            ask = self._choose(now, number, answers, count)
+            ask = choose_questions(placed, now, answers, number, count, self.rng)
         names = tuple(now.name_of(int(i), placed.detector) for i in ask)
         t_inner = placed.detector.calibration.t_inner
         return Step(ask, names, placed.above, t_inner, done=ask.size == 0)
@@ -81,37 +81,6 @@ class GraphLabeller:
             self.placed.above - 1, n, exceeded + 1, calibration.count - exceeded + 1
         )
         return bool(chance > settings.significant)
-
-    def _choose(self, now: PoolBelief, number: int, answers: PoolAnswers, count: int) -> Ints:
-        settings = self.placed.settings
-        free = answers.unasked(len(self.placed.pool))
-        candidates = np.flatnonzero(free)
-        if settings.query == "random" or count >= len(candidates):
-            return self.rng.permutation(candidates)[:count]
-        if settings.query == "top" and now.shares is not None:
-            order = np.argsort(-now.shares[:, now.known :].sum(axis=1), kind="stable")
-            chosen: Ints = order[free[order]][:count]
-            return chosen
-        everywhere = now.names and number >= settings.everywhere_from
-        first = to_confirm(self.placed, now, answers, int(np.ceil(settings.ask_confirm * count)))
-        weights = self._everywhere(now) if everywhere else now.views.worth
-        asked = np.concatenate([answers.asked, first])
-        rest = self.placed.graph.peaks(
-            weights, count - len(first), asked=asked, dimming=settings.dimming
-        )
-        return np.concatenate([first, rest])
-
-    def _everywhere(self, now: PoolBelief) -> np.ndarray:
-        """How much a question about each sample is worth, wherever nobody has been asked.
-
-        Alike, unless answers tell of a shift: references speak for what looks like them, and for
-        shifted samples only answers do.
-        """
-        if not now.moved or now.shares is None:
-            return np.ones(len(self.placed.pool))
-        clean = now.shares[:, : len(self.placed.detector.classes)].sum(axis=1)
-        worth: np.ndarray = np.maximum(1 - clean, self.placed.settings.ask_clean)
-        return worth
 
     def conclude(self, answers: PoolAnswers) -> LoopResult:
         """Pseudo-labels of the surest samples, and the final score."""
@@ -173,19 +142,3 @@ def _pseudo_labels(
         members = members[np.argsort(-sure[members], kind="stable")]
         pseudo += [PseudoLabel(int(i), name, float(sure[i]), AT_THE_END) for i in members]
     return tuple(pseudo)
-
-
-def question_parts(budget: int, settings: RobustSettings) -> list[int]:
-    """How many questions each part may ask.
-
-    First a third, or what is enough to call a pool quiet, so that one with nothing new stays
-    cheap; then up to a half; then the other half, which goes everywhere.
-
-    >>> question_parts(15, RobustSettings()), question_parts(40, RobustSettings())
-    ([5, 3, 7], [8, 12, 20])
-    """
-    if settings.one_shot:
-        return [budget]
-    until_new = int(np.ceil(settings.ask_where_new * budget))
-    first = min(int(np.ceil(settings.ask_first * budget)), settings.quiet_labels, until_new)
-    return [part for part in (first, until_new - first, budget - until_new) if part]
