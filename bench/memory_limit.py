@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,8 +46,7 @@ def run_limited(module: str, arguments: Sequence[str], most: int) -> int:
             print(f"limit of {most / 2**30:g} GB reached {_times_reached(group)} times")
     finally:
         if group is not None:
-            with suppress(OSError):
-                group.rmdir()
+            _remove(group)
     if code == -signal.SIGKILL:
         print("ended: it took more than its limit")
     return code
@@ -120,6 +120,17 @@ def _make_group(most: int) -> Path | None:
         except OSError:
             continue
     return None
+
+
+def _remove(group: Path) -> None:
+    """Its last processes may need a moment until they have ended."""
+    for _ in range(100):
+        try:
+            group.rmdir()
+        except OSError:
+            time.sleep(_WATCH_SECONDS)
+        else:
+            return
 
 
 def _times_reached(group: Path) -> int:
