@@ -49,7 +49,11 @@ class Tally:
 
 
 def storm(url: str, tokens: Sequence[str], *, lend: int = 20, pause: float = 0.0) -> Tally:
-    """Everybody works until nothing is open for them any more, thinking for ``pause`` seconds."""
+    """Everybody works until nothing is open for them any more.
+
+    They think about an answer for ``pause`` seconds on average, half as long or half as long again,
+    and do not begin in the same moment: people do not answer in step.
+    """
     with ThreadPoolExecutor(len(tokens)) as crowd:
         work = [
             crowd.submit(_annotate, url, n, token, lend, pause) for n, token in enumerate(tokens)
@@ -81,12 +85,13 @@ def _annotate(url: str, seed: int, token: str, lend: int, pause: float) -> Tally
         return json.loads(data)
 
     number = 0
+    time.sleep(pause * rng.random())
     while mine := post("/api/questions/lease", {"limit": lend})["question_ids"]:
         while mine:
             # Some of what was lent is passed over, and comes back with the next loan.
             part, mine = mine[: rng.randint(1, 8)], mine[8:]
             number += 1
-            time.sleep(pause)
+            time.sleep(pause * rng.uniform(0.5, 1.5))
             if rng.random() < 0.2:
                 _browse(rng, send, tally, f"{seed}-{number}")
             body = {
