@@ -3,7 +3,8 @@
 A class keeps features of some of its images (its references). Which of them came from a purged
 image is told by the discoveries, which name the version that brought an image into a class: what
 that version added to the class is compared with the features of the image while its pool has
-them; where the pool has let go of them, all that the version added goes.
+them; where the pool has let go of them, all that the version added goes. Classes that learnt the
+look of a shifted source keep images of it that no discovery names; the version says which source.
 
 The version in use is followed by one without them, which a running monitor takes up like any
 other; older ones are written anew, so that going back to them brings nothing back. Means and
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -54,6 +55,15 @@ class Discovered:
 
 
 @dataclass(frozen=True, slots=True)
+class AdaptedTo:
+    """A class that learnt how the source of purged images looked under a shift."""
+
+    class_id: str
+    version: int
+    pool: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Meant:
     """What must not be in a detector any more."""
 
@@ -62,14 +72,25 @@ class _Meant:
     """Classes that a purged image taught; they go where they rest on fewer than three."""
 
 
-def forget_features(store: Store, images: Sequence[Discovered], who: str) -> list[int]:
+def forget_features(
+    store: Store,
+    images: Sequence[Discovered],
+    adapted: Sequence[AdaptedTo],
+    in_pools: Mapping[int, Floats],
+    who: str,
+) -> list[int]:
     """Take these images out of all detectors; returns the versions that are left to do.
 
-    Those are versions that pools wait with: purge again when the pools are settled.
+    ``in_pools`` has the features of purged images in pools that keep them, by pool. The versions
+    returned are those that pools wait with: purge again when the pools are settled.
     """
     with store.reading() as tx:
         pending = [bytes.fromhex(one) for one in tx.notes.get(*_PENDING, [])]
-    digests = frozenset({*pending, *_digests(store, images)})
+    learnt = {_digest(row) for features in in_pools.values() for row in features}
+    for one in adapted:
+        if one.pool not in in_pools:
+            learnt |= _added(store, one.class_id, one.version)
+    digests = frozenset({*pending, *learnt, *_digests(store, images)})
     meant = _Meant(digests, frozenset(one.class_id for one in images))
     if not meant.digests and not meant.tiny:
         return []

@@ -10,22 +10,25 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import select, update
 
+from monitor.novelty.arrays import Floats
 from monitor.store.atomic_files import declare, fault_point
 from monitor.store.errors import StoreBusy, WrongState
 from monitor.store.exemplars import forget_exemplars, thumbnail_name
 from monitor.store.output_columns import (
     KINDS,
     Span,
+    feature_matrix,
     final_name,
     output_name,
     read_table,
     stage_table,
 )
-from monitor.store.purged_features import Discovered, forget_features
+from monitor.store.purged_features import AdaptedTo, Discovered, forget_features
 from monitor.store.records import OutputFile, Pool
 from monitor.store.retention import drop_spool, forget_thumbnails
 from monitor.store.shared_names import WRONG_LABELS
@@ -71,7 +74,10 @@ def purge(store: Store, source: str, *, before: datetime, who: str = "purge") ->
     from them.
     """
     taught = _taught(store, source, before)
-    kept_versions = tuple(forget_features(store, taught, who))
+    adapted = _adapted(store, source, before)
+    in_pools = {one.pool: _features(store, one.pool, source, before) for one in adapted}
+    known = {pool: features for pool, features in in_pools.items() if features is not None}
+    kept_versions = tuple(forget_features(store, taught, adapted, known, who))
     with store.transaction() as tx:
         _forget_contradictions(tx, source, {one.image_id for one in taught})
     rows = {kind: _purge_outputs(store, kind, source, before) for kind in KINDS}
@@ -124,6 +130,36 @@ def _taught(store: Store, source: str, before: datetime) -> list[Discovered]:
             version = row["detector_version"] or output.first
             found.append(Discovered(row["class_id"], version, source, row["image_id"], row["pool"]))
     return found
+
+
+def _adapted(store: Store, source: str, before: datetime) -> list[AdaptedTo]:
+    """The classes that learnt a look of the source in a pool with some of the images meant."""
+    with store.reading() as tx:
+        learnt = [
+            AdaptedTo(known["id"], version.number, version.pool_id)
+            for version in tx.versions.all()
+            for known in version.evidence.get("adapted", {}).get(source, ())
+            if version.pool_id is not None
+        ]
+        outputs = tx.outputs.of_kind("settled") if learnt else []
+    settled: set[int] = set()
+    for output in outputs:
+        rows = read_table(store.folder, final_name(store.folder, output))
+        settled |= set(rows.filter(_matches(rows, source, before)).column("pool").to_pylist())
+    with store.reading() as tx:
+        spooled = {pool.id for pool in _spooled(tx)}
+    return [one for one in learnt if one.pool in settled | spooled]
+
+
+def _features(store: Store, pool_id: int, source: str, before: datetime) -> Floats | None:
+    """What a pool has of the images meant; None if it has let go of its features."""
+    with store.reading() as tx:
+        if pool_id not in {pool.id for pool in _spooled(tx)}:
+            return None
+        members = tx.pools.members(pool_id)
+    spools = [read_table(store.folder, final_name(store.folder, member)) for member in members]
+    found = [spool.filter(_matches(spool, source, before)) for spool in spools]
+    return np.concatenate([feature_matrix(some.column("features")) for some in found])
 
 
 def _forget_contradictions(tx: Transaction, source: str, images: set[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,12 +14,14 @@ import psycopg
 import pytest
 
 from monitor.people.pseudo_labels import assigned_to, mark_wrong
-from monitor.store import Store, check, purge
+from monitor.store import Store, check, commit_version, purge
 from monitor.store.backup import back_up, restore
 from monitor.store.output_columns import feature_matrix, read_table
-from monitor.store.pools import FINISHED_POOLS
+from monitor.store.pools import FINISHED_POOLS, PoolEvent
 from monitor.store.records import Question
+from monitor.store.retention import drop_spool
 from monitor.store.snapshots import load_snapshot
+from monitor.store.version_commit import VersionUpdate
 from tests.people import world
 from tests.store.building import CAPTURED, settle_pool
 from tests.store.postgres import server
@@ -182,6 +185,65 @@ def test_detectors_lose_the_images_and_keep_the_class(state: Path) -> None:
             detector = load_snapshot(store.folder, version.snapshot, sha256=version.sha256)
             names = [known.name for known in detector.classes]
             assert ("dune" in names) == (version.number > 1)
+
+
+def learn_a_look(store: Store, source: str) -> list[bytes]:
+    """A version whose forest keeps images of a shifted source that no discovery names."""
+    world.fit(store)
+    world.ask(store, 20)
+    with store.transaction() as tx:
+        current = tx.versions.current()
+        [member] = tx.pools.members(1)
+        tx.pools.apply(1, PoolEvent.ROUND_CLOSED)
+        tx.questions.close_round(1, 1)
+    assert current is not None
+    spool = read_table(store.folder, member.name)
+    mine = np.array(spool.column("source_id").to_pylist()) == source
+    held = feature_matrix(spool.column("features"))[mine][:4]
+    detector = load_snapshot(store.folder, current.snapshot, sha256=current.sha256)
+    forest = detector.find("c1")
+    grown = replace(
+        forest,
+        modes=(*forest.modes, replace(forest.modes[0], mean=forest.modes[0].mean + 2)),
+        references=np.concatenate([forest.references, held]),
+        own=np.concatenate([forest.own, forest.own[:4]]),
+        said=np.concatenate([forest.said, np.zeros(4, bool)]),
+    )
+    classes = [grown if known.id == "c1" else known for known in detector.classes]
+    learnt = {"id": "c1", "name": "forest", "samples": 4, "distance": 0.1}
+    update = VersionUpdate(
+        "pool:1:adapted",
+        detector.with_known(classes),
+        current.number,
+        pool_id=1,
+        evidence={"adapted": {source: [learnt]}},
+    )
+    commit_version(store, update)
+    settle_pool(store)
+    return [row.tobytes() for row in held]
+
+
+@pytest.mark.parametrize("spooled", [True, False], ids=["pool kept", "pool let go"])
+def test_a_look_that_was_learnt_from_a_source_is_forgotten_with_it(
+    state: Path, spooled: bool
+) -> None:
+    with Store.open(state) as store:
+        gone = learn_a_look(store, "cam-1")
+        if not spooled:
+            drop_spool(store, 1)
+        before = holding(state, gone)
+        assert any(name.startswith("detectors/") for name in before)
+        early = purge(store, "cam-1", before=CAPTURED - timedelta(days=1))
+        assert sum(early.rows.values()) == 0
+        assert holding(state, gone) == before, "images of later stay"
+        purge(store, "cam-1", before=LATER)
+        assert check(store) == []
+        with store.reading() as tx:
+            current = tx.versions.current()
+        assert current is not None
+        detector = load_snapshot(store.folder, current.snapshot, sha256=current.sha256)
+        assert len(detector.find("c1").modes) == 2, "the look itself stays"
+    assert holding(state, gone) == set()
 
 
 def test_a_purge_again_finds_nothing_and_publishes_nothing(state: Path) -> None:
