@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from email.message import EmailMessage
 from email.utils import make_msgid
 from pathlib import Path
@@ -111,16 +111,32 @@ def _json(body: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:
     return text.encode(), {"Content-Type": "application/json"}
 
 
+def _fitting(lines: Iterable[str], most: int) -> str:
+    """As many whole lines as a service takes: half a line would break its links and marks.
+
+    >>> _fitting(["- dune", "- ship", "- snow"], 18)
+    '- dune\\n- ship\\n…'
+    """
+    found: list[str] = []
+    left = most - len("\n…".encode())
+    for line in lines:
+        left -= len(line.encode()) + 1
+        if left < 0:
+            return "\n".join([*found, "…"])
+        found.append(line)
+    return "\n".join(found)
+
+
 def _slack(message: Message) -> tuple[bytes, dict[str, str]]:
     """Slack's own escaping: only these three characters are special."""
 
     def plain(text: str) -> str:
         return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
-    lines = "\n".join(f"• <{line.link}|{plain(line.text)}>" for line in message.lines)
+    lines = _fitting((f"• <{line.link}|{plain(line.text)}>" for line in message.lines), 3000)
     blocks = [
         {"type": "header", "text": {"type": "plain_text", "text": message.title[:150]}},
-        {"type": "section", "text": {"type": "mrkdwn", "text": lines[:2900]}},
+        {"type": "section", "text": {"type": "mrkdwn", "text": lines}},
     ]
     return _json({"text": plain(message.title), "blocks": blocks})
 
@@ -136,10 +152,10 @@ def _mattermost(message: Message) -> tuple[bytes, dict[str, str]]:
 
 
 def _discord(message: Message) -> tuple[bytes, dict[str, str]]:
-    lines = "\n".join(f"- [{_unmarked(line.text)}]({line.link})" for line in message.lines)
+    lines = (f"- [{_unmarked(line.text)}]({line.link})" for line in message.lines)
     return _json(
         {
-            "content": f"**{_unmarked(message.title)}**\n{lines}"[:1900],
+            "content": _fitting([f"**{_unmarked(message.title)}**", *lines], 2000),
             "allowed_mentions": {"parse": []},
         }
     )
@@ -168,7 +184,7 @@ def _ntfy(message: Message) -> tuple[bytes, dict[str, str]]:
     title = urllib.parse.quote(message.title[:200], safe=" :,.()/'")
     encoded = message.title if message.title.isascii() else f"=?UTF-8?Q?{title.replace('%', '=')}?="
     headers = {"Title": " ".join(encoded.split()), "Click": message.lines[0].link}
-    return "\n".join(line.text for line in message.lines).encode(), headers
+    return _fitting((line.text for line in message.lines), 4096).encode(), headers
 
 
 def _webhook(message: Message) -> tuple[bytes, dict[str, str]]:
@@ -216,7 +232,10 @@ class MailTarget:
                 if self._user:
                     server.login(self._user, self._password)
                 server.send_message(mail)
-        except (OSError, smtplib.SMTPException) as error:
+        except UnicodeError as error:  # its words would quote a letter of the password
+            words = "its user or password is not plain ASCII"
+            raise Undelivered(f"{self.name} cannot be signed in to ({words})") from error
+        except (OSError, smtplib.SMTPException, ValueError) as error:
             words = str(error) or type(error).__name__
             raise Undelivered(f"{self.name} did not take it ({words})") from error
 

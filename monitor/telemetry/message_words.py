@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from monitor.plain_text import visible
 from monitor.store.errors import StoreError
 from monitor.store.exemplars import exemplars_of, get_thumbnail
 from monitor.store.records import Event
@@ -13,6 +14,13 @@ from monitor.store.store import Store, Transaction
 
 PICTURES = 4
 """In one message: what fits on a phone without scrolling."""
+
+MOST_LINES, LONGEST_LINE = 20, 300
+"""In one message, and characters of a line: forty cameras that a storm has shaken, each with a long
+name, would fill more than any chat takes, and what it does not take is not delivered at all."""
+
+_FIRST = ("class.discovered", "questions.opened", "detector.held")
+"""What people wait for: said first where not everything can be said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +55,16 @@ def compose(store: Store, events: Sequence[Event], desk_url: str) -> Message:
     >>> message.title, message.lines[0].link
     ('12 questions are waiting', 'https://desk.example/questions')
     """
-    lines = tuple(_line(event, desk_url.rstrip("/")) for event in events)
-    title = lines[0].text if len(lines) == 1 else f"{len(lines)} things happened"
-    return Message(title, lines, tuple(_pictures(store, events)))
+    base = desk_url.rstrip("/")
+    shown = len(events)
+    if shown > MOST_LINES:
+        shown = MOST_LINES - 1
+        events = sorted(events, key=lambda event: event.kind not in _FIRST)
+    lines = [_line(event, base) for event in events[:shown]]
+    title = lines[0].text if len(events) == 1 else f"{len(events):,} things happened"
+    if shown < len(events):
+        lines.append(Line(f"and {len(events) - shown:,} more", f"{base}/history"))
+    return Message(title, tuple(lines), tuple(_pictures(store, events)))
 
 
 def _line(event: Event, desk_url: str) -> Line:
@@ -60,7 +75,7 @@ def _line(event: Event, desk_url: str) -> Line:
         text = event.kind.replace(".", " ")
     if event.kind == "class.discovered":
         path = f"/classes#{event.payload.get('class_id', '')}"
-    return Line(text, desk_url + path)
+    return Line(visible(text, LONGEST_LINE), desk_url + path)
 
 
 def _pictures(store: Store, events: Sequence[Event]) -> list[bytes]:

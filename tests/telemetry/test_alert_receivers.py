@@ -38,8 +38,9 @@ def example(receiver: str) -> dict[str, Any]:
     return config
 
 
-def fire(url: str) -> None:
-    body = json.dumps([ALERT]).encode()
+def fire(url: str, **annotations: str) -> None:
+    alert = ALERT | {"annotations": ALERT["annotations"] | annotations}
+    body = json.dumps([alert]).encode()
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{url}/api/v2/alerts", data=body, headers=headers)
     with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
@@ -54,9 +55,10 @@ def test_slack_gets_the_summary_with_a_link_to_the_desk(tmp_path: Path) -> None:
     with Receiver() as receiver:
         (tmp_path / "slack").write_text(receiver.url)
         with running_alertmanager(tmp_path / "alertmanager", config) as url:
-            fire(url)
+            fire(url, description="20 images of cam-1. <!channel> & co", summary="<!here> is new")
             [sent] = receiver.next().json["attachments"]
-    assert sent["title"] == "dune is new"
+    assert sent["title"] == "&lt;!here> is new"
+    assert "&lt;!channel> &amp; co" in sent["text"], "a name calls nobody"
     assert sent["title_link"] == "https://desk.example/classes"
     assert "20 images of cam-1." in sent["text"]
 

@@ -21,7 +21,7 @@ from monitor.store import Store
 from monitor.telemetry.errors import WebhookRefused
 from monitor.telemetry.message_delivery import MessageSender, is_quiet
 from monitor.telemetry.message_targets import open_target
-from monitor.telemetry.message_words import Line, Message
+from monitor.telemetry.message_words import Line, Message, compose
 from tests.people import world
 from tests.telemetry.receiving import PATIENCE, Receiver
 
@@ -124,6 +124,39 @@ def test_a_name_makes_no_link_and_calls_nobody(kind: str) -> None:
     assert "@channel" not in said
     for mark in ("](https://evil", " <!", "**loud**", " `"):
         assert mark not in said
+
+
+#: What each service takes at most: characters (bytes of ntfy and Teams), by their documentation.
+TAKEN = {"slack": 3000, "discord": 2000, "ntfy": 4096, "teams": 28_000, "mattermost": 16_383}
+
+
+@pytest.mark.parametrize("kind", sorted(TAKEN))
+def test_a_night_of_many_events_fits_into_one_message(tmp_path: Path, kind: str) -> None:
+    with Store.open(tmp_path / "state") as store, Receiver() as receiver:
+        with store.transaction() as tx:
+            for number in range(999):
+                words = {"words": ["blurred"]}
+                tx.events.append("drift.detected", words, source=f"{number}-{'ü*' * 120}")
+            found = {"class_id": "c9", "name": "dune", "human": 3, "pseudo": 9}
+            tx.events.append("class.discovered", found)
+        with store.reading() as tx:
+            happened = tx.events.after(0)
+        open_target(f"{kind}+{receiver.url}").deliver(compose(store, happened, DESK))
+        got = receiver.next()
+    said = got.body.decode()
+    if kind == "slack":
+        said = got.json["blocks"][1]["text"]["text"]
+        assert all(line.endswith((">", "…")) for line in said.splitlines())
+    elif kind == "discord":
+        said = got.json["content"]
+        assert all(line.endswith((")", "**", "…")) for line in said.splitlines())
+    elif kind == "mattermost":
+        said = got.json["text"]
+    whole = kind in ("teams", "mattermost")
+    assert "New class dune" in said, "what people wait for comes first"
+    assert "0-ü" in said
+    assert len(said.encode()) <= TAKEN[kind]
+    assert said.rstrip().endswith("…") or (whole and "and 981 more" in said)
 
 
 def test_a_webhook_is_signed(discovered: Any, tmp_path: Path) -> None:
