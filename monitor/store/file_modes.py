@@ -38,9 +38,19 @@ def make_private_file(path: Path) -> None:
 
 
 def make_database_file(path: Path) -> None:
-    """The file and its folder, for their owner alone; one that others may read is named."""
+    """The file and its folder, for their owner alone; one that others may read is named.
+
+    A folder that was there keeps its rights: others often look into it on purpose. Where all may
+    write, somebody else may put a database of their own in the place of ours.
+    """
     _make_folder(path.parent)
     try:
+        if path.parent.stat().st_mode & stat.S_IWOTH:
+            log.warning(
+                "%s: every user of this machine may replace what is in it; 'conclad doctor "
+                "--repair' closes the state to them",
+                path.parent,
+            )
         if not path.exists():
             make_private_file(path)
         elif is_wide(path):

@@ -79,6 +79,21 @@ def test_wider_rights_are_found_and_taken_away(
     assert caplog.text == ""
 
 
+def test_a_folder_that_all_may_write_to_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever made it first may swap the database, and with it everybody's tokens."""
+    waiting = tmp_path / "state"
+    waiting.mkdir()
+    waiting.chmod(0o777)
+    Store.open(waiting).close()
+    assert f"{waiting}: every user of this machine may replace" in caplog.text
+    assert close_paths(wide_paths(waiting)) == []
+    caplog.clear()
+    Store.open(waiting).close()
+    assert caplog.text == ""
+
+
 def signed_in(store: Store, token: str) -> Client:
     browser = Client(build(store, DeskConfig()))
     assert browser.form("/sign-in", f"token={token}").status == 303
