@@ -35,7 +35,7 @@ from monitor.feed.new_files import FeedWatch, Sight
 from monitor.jobs.from_config import columns_of, feed_storage_of
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
-from monitor.pipeline.file_intake import FileIntake, IntakeResult, set_file_aside
+from monitor.pipeline.file_intake import FileIntake, IntakeResult, quarantine_file
 from monitor.pipeline.worker_tasks import EmbedBatch
 from monitor.plain_text import visible
 from monitor.store import Store
@@ -269,7 +269,7 @@ class BatchFeeder:
         elif isinstance(done.error, FileChanged):
             self._register_again(one, done.error)
         elif kind is ErrorKind.FILE:
-            self._set_file_aside(one, done.error)
+            self._quarantine_file(one, done.error)
         elif kind in (ErrorKind.DEVICE, ErrorKind.WORKER):
             # Nothing is known about the batch. The worker pool has replaced a broken worker.
             self.is_away(done.error, ErrorKind.DEVICE)
@@ -290,7 +290,7 @@ class BatchFeeder:
         one.away_since = now if one.away_since is None else one.away_since
         is_alone = self._logs["embedding"].has_passed_since(one.away_since)
         if is_alone and now - one.away_since > ALONE_SECONDS:
-            self._set_file_aside(one, FileGone(str(error)))
+            self._quarantine_file(one, FileGone(str(error)))
             return
         self.is_away(error)
         one.not_before = now + self._outages.pause(ErrorKind.FEED)
@@ -304,7 +304,7 @@ class BatchFeeder:
             if kind_of(problem) is ErrorKind.FEED:
                 self.is_away(problem)
             else:
-                self._set_file_aside(one, problem)
+                self._quarantine_file(one, problem)
             return
         found = self._intake.register([now], whole=False, again=True)
         self._void(found)
@@ -313,7 +313,7 @@ class BatchFeeder:
         self.count_error(one, error, "embedding")
 
     def _count_death(self, one: BatchInFlight, error: BaseException) -> None:
-        """A worker died with this batch: the batch is set aside if chance cannot explain it."""
+        """A worker died with this batch: the batch is quarantined if chance cannot explain it."""
         now = time.monotonic()
         one.losses = one.losses.died(
             at=now,
@@ -340,7 +340,7 @@ class BatchFeeder:
         if alike >= ALIKE:
             raise BatchesFailAlike(
                 f"{alike} different batches fail alike at {stage} and none passes: {error}; "
-                "nothing was set aside: look for what they share (driver, library, weights, "
+                "nothing was quarantined: look for what they share (driver, library, weights, "
                 "memory), then start the monitor again"
             ) from error
         if stage == "committing":
@@ -355,7 +355,7 @@ class BatchFeeder:
         self._narrow(one, f"failed {one.losses.errors} times, at last with: {error}")
 
     def _narrow(self, one: BatchInFlight, reason: str) -> None:
-        """Halve a batch, so that the rest of it passes; a single row is set aside."""
+        """Halve a batch, so that the rest of it passes; a single row is quarantined."""
         if one.planned.rows < 2:
             self._quarantine(one, reason)
             return
@@ -399,13 +399,13 @@ class BatchFeeder:
         self._say(
             "batch.quarantined",
             f"{one.planned.file.path}, rows {one.planned.first_row} to "
-            f"{one.planned.end_row - 1}: set aside, {reason}",
+            f"{one.planned.end_row - 1}: quarantined, {reason}",
         )
 
-    def _set_file_aside(self, one: BatchInFlight, problem: BaseException) -> None:
+    def _quarantine_file(self, one: BatchInFlight, problem: BaseException) -> None:
         assert isinstance(problem, FeedError)
         with self._store.transaction(self._lease) as tx:
-            set_file_aside(tx, one.batch.file_id, one.planned.file.path, problem)
+            quarantine_file(tx, one.batch.file_id, one.planned.file.path, problem)
         self.in_flight.remove_file(one.batch.file_id)
         self._pending.remove_file(one.batch.file_id)
         self._say("file.quarantined", str(problem))

@@ -8,7 +8,7 @@ are enough to quarantine it; if many die, it takes more.
 
 A batch that is at fault fails while others pass. When different batches fail alike and none has
 passed in between, the fault is in what they share (a driver, a library, a disk of weights, our own
-code): then setting them aside one by one would set the feed aside.
+code): then quarantining them one by one would quarantine the feed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from monitor.store.records import Batch, FileRow
 
 #: Batches that are read at once: enough that quick workers do not ask the ledger every time.
 READ_AHEAD = 512
-#: A batch is set aside if chance explains its losses in one of a million cases. That is cautious:
+#: A batch is quarantined if chance explains its losses in one of a million cases. That is cautious:
 #: the rate of chance counts losses in all roles, although they may only have hit one of them.
 CHANCE = 1e-6
 
@@ -209,7 +209,7 @@ class BatchesInFlight:
         self._batches.pop(batch_id, None)
 
     def remove_file(self, file_id: int) -> None:
-        """Forget every batch of a file that was set aside."""
+        """Forget every batch of a file that was quarantined."""
         for one in [one for one in self if one.batch.file_id == file_id]:
             self.remove(one.batch.id)
 
@@ -254,7 +254,7 @@ class PendingBatches:
         return [self._ahead.popleft() for _ in range(min(count, len(self._ahead)))]
 
     def remove_file(self, file_id: int) -> None:
-        """Forget the batches of a file that was set aside."""
+        """Forget the batches of a file that was quarantined."""
         self._ahead = deque(pair for pair in self._ahead if pair[0].file_id != file_id)
 
     def _read(self, count: int) -> None:

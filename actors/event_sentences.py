@@ -144,7 +144,7 @@ _SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
     "drift.detected": _drifted,
     "drift.corrected": lambda source, said: (
         f"{source}: looks different (strength {said['strength']:.2f}); from here on its images are "
-        "judged with the difference taken back"
+        "judged with the difference corrected"
     ),
     "detector.adapted": lambda source, said: (
         f"{source}: {', '.join(said['classes'])} learnt their new look"

@@ -209,7 +209,7 @@ class Summary:
     files: dict[str, int]
     pending: int
     open_questions: int
-    set_aside: dict[str, int]
+    quarantined: dict[str, int]
     """Files, batches and images without a verdict, which wait for a person."""
     unaccounted: int
     """Images of which nobody knows what became; 0 unless something was lost."""
@@ -306,7 +306,7 @@ def _enter(store: Store, lease: Lease, listener: Listener) -> None:
     """Note that a run begins, and say so if the last ones came to nothing."""
     if begin_run(store, lease, first=SUSPECTS):
         said = "the last runs died without progress: trying batches alone"
-        listener(MonitorMessage("suspicion", said))
+        listener(MonitorMessage("runs.died", said))
 
 
 def _leave(store: Store, lease: Lease) -> None:
@@ -345,7 +345,7 @@ def summarise(store: Store) -> Summary:
             files={str(state): n for state, n in tx.counts.files_by_state().items()},
             pending=tx.counts.pending_batches(),
             open_questions=tx.counts.open_questions(),
-            set_aside=tx.counts.set_aside(),
+            quarantined=tx.counts.quarantined(),
             unaccounted=account(tx).unaccounted,
         )
 

@@ -228,7 +228,7 @@ def measure(config: Config, hours: int, images: int) -> dict[str, float]:
         summary = summarise(store)
     done = sum(summary.images.values())
     assert (done, summary.unaccounted, summary.pending) == (hours * images, 0, 0), summary
-    assert summary.set_aside == {"files": 0, "batches": 0, "images": 0}
+    assert summary.quarantined == {"files": 0, "batches": 0, "images": 0}
     database = sum(p.stat().st_size for p in state.glob(f"{DATABASE_FILE}*"))
     others = [p for p in state.rglob("*") if p.is_file() and DATABASE_FILE not in p.name]
     status = Path("/proc/self/status").read_text()

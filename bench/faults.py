@@ -1,10 +1,10 @@
 """The fault matrix, each fault for a minute: python -m bench.faults [--seconds 60] [--only NAME …].
 
 A run over a small feed is struck in its middle; afterwards verdicts, questions, classes, versions
-and counters must be those of an undisturbed run, nothing may be set aside, and the account must add
-up. Databases, buckets, disks and Ray are real: PostgreSQL, an S3 server behind one that can fail, a
-small file system that is filled, a head that is killed. ``people`` lets Hypothesis choose what
-people do, many times. The quick ones are also in tests/actors/test_faults.py.
+and counters must be those of an undisturbed run, nothing may be quarantined, and the account must
+add up. Databases, buckets, disks and Ray are real: PostgreSQL, an S3 server behind one that can
+fail, a small file system that is filled, a head that is killed. ``people`` lets Hypothesis choose
+what people do, many times. The quick ones are also in tests/actors/test_faults.py.
 
 Disks and names can only be struck by root, who may mount; others leave those rows out and say so.
 """
@@ -231,7 +231,7 @@ def struck(setting: Setting, story: Config, name: str, row: Row, seconds: float)
         )
         # A run may be through before the fault is over; what it left is looked at afterwards.
         time.sleep(max(0.0, struck_at[0] + seconds + SETTLED_SECONDS - time.monotonic()))
-        assert summary.unaccounted == summary.pending == summary.set_aside["images"] == 0
+        assert summary.unaccounted == summary.pending == summary.quarantined["images"] == 0
         assert sum(summary.images.values()) == len(expected_ids())
         return state_of(replace_host(mine, url))
 

@@ -3,7 +3,7 @@
 The table :data:`TREATMENT` is the whole policy. An error names the thing that is at fault through
 its :class:`ErrorKind`; whoever catches it looks the kind up and never judges by the type. Nothing
 permanent is done for a cause that may pass: an outage is waited out, whatever it interrupted is
-done again, and what is set aside can be taken back (``conclad quarantine``).
+done again, and what is quarantined can be taken back (``conclad quarantine``).
 
 Whatever derives from :class:`ConcladError` carries one sentence that a person can act on.
 """
@@ -38,8 +38,8 @@ class Treatment(StrEnum):
     """What is done about it."""
 
     REJECT = "reject the row, with its reason"
-    QUARANTINE = "set the file aside, with its reason; reversible"
-    BISECT = "try again, then halve, then set the rest aside; reversible"
+    QUARANTINE = "quarantine the file, with its reason; reversible"
+    BISECT = "try again, then halve, then quarantine the rest; reversible"
     REPLACE = "replace the worker and do its work again"
     WAIT = "wait with growing pauses, say so, export it, go on where it stopped"
     EXIT = "one sentence, exit code 2"

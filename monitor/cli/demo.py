@@ -97,7 +97,7 @@ def describe(played: Played) -> str:
             f"Settled with their pool: of the images settled as new {outcome.settled_precision} "
             f"were; of the truly novel {outcome.settled_recall} were settled so.",
             f"Through the dirty lens {outcome.dirty_novel} of the known images were called novel, "
-            f"{outcome.dirty_corrected} once the shift was taken back;",
+            f"{outcome.dirty_corrected} once the shift was corrected;",
             f"{outcome.dirty_settled} were settled as new or undecided, and "
             f"{outcome.dirty_questions} questions were about them.",
             f"It took {duration(took)} ({stages}).",

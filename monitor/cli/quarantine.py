@@ -11,19 +11,19 @@ from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, table
 from monitor.config.load import Loaded
 from monitor.jobs.from_config import open_existing_store
-from monitor.store.quarantine import SetAside
+from monitor.store.quarantine import QuarantinedFile
 
 
 @click.group()
 def quarantine() -> None:
-    """Show what was set aside without a verdict; try it again, or give it up."""
+    """Show what was quarantined without a verdict; try it again, or give it up."""
 
 
 @quarantine.command("list")
 @with_config
 @with_output
 def list_(loaded: Loaded, output: Output) -> None:
-    """Every file of which something was set aside, with the reason and the time."""
+    """Every file of which something was quarantined, with the reason and the time."""
     with open_existing_store(loaded.config) as store, store.reading() as tx:
         found = tx.quarantine.list()
     output.result([_as_dict(item) for item in found], _describe(found))
@@ -31,7 +31,7 @@ def list_(loaded: Loaded, output: Output) -> None:
 
 @quarantine.command()
 @click.argument("files", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All that is set aside.")
+@click.option("--all", "everything", is_flag=True, help="All that is quarantined.")
 @with_config
 @with_output
 def retry(files: tuple[str, ...], everything: bool, loaded: Loaded, output: Output) -> None:
@@ -48,7 +48,7 @@ def retry(files: tuple[str, ...], everything: bool, loaded: Loaded, output: Outp
 
 @quarantine.command()
 @click.argument("files", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All that is set aside.")
+@click.option("--all", "everything", is_flag=True, help="All that is quarantined.")
 @with_config
 @with_output
 def drop(files: tuple[str, ...], everything: bool, loaded: Loaded, output: Output) -> None:
@@ -66,7 +66,7 @@ def _chosen(files: Sequence[str], everything: bool) -> Sequence[str] | None:
     return None if everything else files
 
 
-def _as_dict(item: SetAside) -> dict[str, object]:
+def _as_dict(item: QuarantinedFile) -> dict[str, object]:
     return {
         "file": item.path,
         "state": item.state.value,
@@ -77,9 +77,9 @@ def _as_dict(item: SetAside) -> dict[str, object]:
     }
 
 
-def _describe(found: Sequence[SetAside]) -> str:
+def _describe(found: Sequence[QuarantinedFile]) -> str:
     if not found:
-        return "Nothing is set aside."
+        return "Nothing is quarantined."
     rows = [
         (
             item.path,

@@ -19,7 +19,7 @@ import click
 from monitor import __version__
 from monitor.errors import ConcladError
 
-MENDABLE = 2
+CORRECTABLE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as every shell expects
 BROKEN_PIPE = 1  # as click itself says it when a write fails earlier
 
@@ -88,7 +88,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "quarantine": (
         "monitor.cli.quarantine:quarantine",
-        "Show what was set aside without a verdict; try it again, or give it up.",
+        "Show what was quarantined without a verdict; try it again, or give it up.",
     ),
     "purge": ("monitor.cli.purge:purge", "Remove what is kept of a source's images."),
     "demo": (
@@ -151,7 +151,7 @@ def run(arguments: Sequence[str]) -> int:
         return code if isinstance(code, int) else 0
     except ConcladError as error:
         click.echo(f"conclad: {error}", err=True)
-        return MENDABLE
+        return CORRECTABLE
     except BrokenPipeError:
         # The reader has gone ('conclad … | head'). Python would complain once more when it
         # flushes at exit, so what is left goes nowhere.
@@ -163,7 +163,7 @@ def run(arguments: Sequence[str]) -> int:
             raise
         where = os.fsdecode(error.filename)
         click.echo(f"conclad: {where}: {error.strerror}; {remedy}", err=True)
-        return MENDABLE
+        return CORRECTABLE
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -101,7 +101,7 @@ http://127.0.0.1:8484'
 
 
 def _when(now: RunGlance, speed: float, config: Config) -> str:
-    """When the pool will be looked at: full, or old enough."""
+    """When the pool will be inspected: full, or old enough."""
     if now.pool_opened_at is None:
         return ""
     pools = config.pools
@@ -109,19 +109,19 @@ def _when(now: RunGlance, speed: float, config: Config) -> str:
     if speed > 0 and (pools.size - now.pool) / speed < by_age:
         return f", full in {span(max(pools.size - now.pool, 0) / speed)}"
     if now.pool < pools.least:
-        return f", looked at from {pools.least:,} on"
+        return f", inspected from {pools.least:,} on"
     return f", closed in {span(max(by_age, 0.0))} at the latest"
 
 
-def next_steps(now: RunGlance, config: Config, *, held: int, set_aside: int) -> list[str]:
+def next_steps(now: RunGlance, config: Config, *, held: int, quarantined: int) -> list[str]:
     """What a person can do now that the run has ended, the most useful first."""
     steps = []
     if now.questions:
         steps.append(f"{now.questions} questions wait: conclad desk shows them ({config.desk_url})")
     if held:
         steps.append(f"{held} detector versions are held: conclad detector list")
-    if set_aside:
-        steps.append("see what was set aside: conclad quarantine list")
+    if quarantined:
+        steps.append("see what was quarantined: conclad quarantine list")
     if not now.judged:
         steps.append(
             f"no image was judged; bring some: conclad ingest IMAGES --to {config.feed.path}"
@@ -129,8 +129,8 @@ def next_steps(now: RunGlance, config: Config, *, held: int, set_aside: int) -> 
     elif now.pool and not steps:
         least = f"from {config.pools.least:,} images on (pools.least)"
         steps.append(
-            f"the last pool holds {now.pool:,} of {config.pools.size:,} images and is looked at "
-            f"when it is full, or with age {least}; run again when there are more"
+            f"the last pool holds {now.pool:,} of {config.pools.size:,} images and is "
+            f"inspected when it is full, or with age {least}; run again when there are more"
         )
     if any(novel for novel, _ in now.novel.values()):
         steps.append("see what looked new: conclad verdicts --verdict novel, or the desk")
@@ -204,7 +204,7 @@ def log_option(command: click.decorators.FC) -> click.decorators.FC:
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="How events are told on stderr: sentences, or one JSON object a line.",
+        help="How events are reported on stderr: sentences, or one JSON object a line.",
     )(command)
 
 
@@ -299,17 +299,20 @@ def describe(found: dict[str, object], config: Config) -> str:
     assert isinstance(discovered, tuple | list)
     if discovered:
         lines.append(f"Discovered: {', '.join(discovered)}.")
-    aside = found["set_aside"]
-    assert isinstance(aside, dict)
-    if any(aside.values()):
+    quarantined = found["quarantined"]
+    assert isinstance(quarantined, dict)
+    if any(quarantined.values()):
         lines.append(
-            f"Quarantined: {aside['files']:,} files, {aside['images']:,} images in "
-            f"{aside['batches']:,} batches; see conclad quarantine list."
+            f"Quarantined: {quarantined['files']:,} files, {quarantined['images']:,} images in "
+            f"{quarantined['batches']:,} batches; see conclad quarantine list."
         )
     if found["unaccounted"]:
         lines.append(f"{found['unaccounted']:,} images are unaccounted for: conclad store check.")
     with open_existing_store(config) as store:
         steps = next_steps(
-            glance(store), config, held=int(pools.get("held", 0)), set_aside=sum(aside.values())
+            glance(store),
+            config,
+            held=int(pools.get("held", 0)),
+            quarantined=sum(quarantined.values()),
         )
     return "\n".join([*lines, "", *(f"Next: {step}." for step in steps)])

@@ -37,7 +37,7 @@ class Judgement:
     version: int
     dirty: bool
     corrected: bool = False
-    """Whether it was judged with a shift of its source taken back."""
+    """Whether it was judged with a shift of its source corrected."""
     settled: str | None = None
     """What it was settled as; None if it was not."""
 
@@ -102,7 +102,7 @@ class DemoOutcome:
     dirty_novel: Share
     """Of the known images through the dirty lens, those that were called novel at once."""
     dirty_corrected: Share
-    """The same of those that were judged with the shift taken back."""
+    """The same of those that were judged with the shift corrected."""
     dirty_settled: Share
     """Of the known images through the dirty lens, those that were settled as new or undecided."""
     questions: int

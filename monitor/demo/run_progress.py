@@ -132,7 +132,7 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any], str | None], str]] = {
         f"pool {told['pool']}: {source} looks different; its verdicts are corrected from here on"
     ),
     "drift.ended": lambda told, source: f"{source}: looks as before",
-    "file.quarantined": lambda told, _: f"{told.get('file')}: set aside, {told.get('reason')}",
-    "batch.quarantined": lambda told, _: f"{told.get('file')}: set aside, {told.get('reason')}",
+    "file.quarantined": lambda told, _: f"{told.get('file')}: quarantined, {told.get('reason')}",
+    "batch.quarantined": lambda told, _: f"{told.get('file')}: quarantined, {told.get('reason')}",
     "actor.restarted": lambda told, _: f"a worker ({told.get('role')}) was restarted",
 }

@@ -13,7 +13,7 @@ from monitor.desk.novel_images import (
     classes_by_key,
     discovered_place,
     novel_images,
-    read_aside,
+    read_no_image,
 )
 from monitor.desk.pool_map import Laid, neighbours, read_points
 from monitor.desk.reasons import score_words
@@ -56,7 +56,7 @@ def images(ask: Ask) -> wire_images.ImagesOut:
         all=query.all,
         settled=query.settled,
     )
-    places = found.find(wanted, read_aside(ask.store), names)
+    places = found.find(wanted, read_no_image(ask.store), names)
     page = places[query.offset : query.offset + query.limit]
     return wire_images.ImagesOut(
         images=[_image(one) for one in found.read(page, rows)],

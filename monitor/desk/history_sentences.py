@@ -132,9 +132,9 @@ SENTENCES: dict[str, tuple[str, _Sentence]] = {
         "good",
         lambda p: f"{p['who']} taught {_named(p)} with {_images(p['human'])}",
     ),
-    "images.set_aside": (
+    "images.no_image": (
         "plain",
-        lambda p: f"{_images(p['count'])} set aside as showing nothing ({p['who']})",
+        lambda p: f"{_images(p['count'])} marked as not an image ({p['who']})",
     ),
     "images.taken_back": ("plain", lambda p: f"{_images(p['count'])} are back ({p['who']})"),
     "class.retired": ("plain", lambda p: f"{p['name']} was retired ({p['who']})"),
@@ -173,9 +173,9 @@ SENTENCES: dict[str, tuple[str, _Sentence]] = {
         lambda p: f"Learnt how {', '.join(p['classes'])} look there now",
     ),
     "drift.detected": ("warn", lambda p: f"Known images drift{_words(p)}"),
-    "drift.corrected": ("plain", lambda p: "Images are judged with the shift taken back"),
+    "drift.corrected": ("plain", lambda p: "Images are judged with the shift corrected"),
     "drift.ended": ("plain", lambda p: f"The drift is over{_words(p)}"),
-    "file.quarantined": ("bad", lambda p: f"A file was set aside{_because(p)}"),
+    "file.quarantined": ("bad", lambda p: f"A file was quarantined{_because(p)}"),
     "file.replaced": ("warn", lambda p: f"{p['file']} was replaced by another file"),
     "file.returned": ("plain", lambda p: f"{p['file']} is back, and read again"),
     "image.changed": (
@@ -184,14 +184,14 @@ SENTENCES: dict[str, tuple[str, _Sentence]] = {
     ),
     "quarantine.retried": (
         "plain",
-        lambda p: f"{p['files']} files that were set aside are tried again ({p['who']})",
+        lambda p: f"{p['files']} files that were quarantined are tried again ({p['who']})",
     ),
     "quarantine.dropped": (
         "plain",
-        lambda p: f"{p['files']} files that were set aside are given up ({p['who']})",
+        lambda p: f"{p['files']} files that were quarantined are given up ({p['who']})",
     ),
     "file.changed": ("bad", lambda p: "A file changed after it had been read"),
-    "batch.quarantined": ("bad", lambda p: f"A batch was given up{_because(p)}"),
+    "batch.quarantined": ("bad", lambda p: f"A batch was quarantined{_because(p)}"),
     "budget.exhausted": ("warn", lambda p: "This week's questions are used up"),
     "monitor.started": ("plain", lambda p: "The monitor started"),
     "monitor.stopped": ("plain", lambda p: "The monitor stopped"),

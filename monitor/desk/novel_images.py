@@ -1,8 +1,8 @@
 """The images that looked new: the latest of them, with what is known about each.
 
 Verdicts are read file by file, and each file once: it is never written twice. What became of an
-image since (a discovery brought it into a class, a person set it aside) is joined to it here, and
-nowhere else in the desk.
+image since (a discovery brought it into a class, a person marked it as not an image) is
+joined to it here, and nowhere else in the desk.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.images.image_identity import image_key as digest_of
-from monitor.people.teach_images import set_aside
+from monitor.people.teach_images import called_no_image
 from monitor.store.atomic_files import Folder
 from monitor.store.output_columns import NOVEL, read_table
 from monitor.store.records import ClassRow
@@ -232,9 +232,9 @@ def classes_by_key(rows: Sequence[ClassRow]) -> dict[str, ClassRow]:
     return found
 
 
-def read_aside(store: Store) -> frozenset[str]:
+def read_no_image(store: Store) -> frozenset[str]:
     with store.reading() as tx:
-        return set_aside(tx)
+        return called_no_image(tx)
 
 
 class _Place:

@@ -206,7 +206,7 @@ def _with_every_label(pools: Sequence[ShiftedFeatures], tests: Sequence[ShiftedF
 def _judged(world: ShiftWorld, shifted: ShiftedFeatures, new: ShiftedFeatures) -> Record:
     """False-novel rates on the shift, and recall of new samples.
 
-    As they are, with the shift that one pool showed taken back, and after learning it.
+    As they are, with the shift that one pool showed corrected, and after learning it.
     """
     order = np.random.default_rng(world.seed).permutation(len(shifted.labels))
     cut = int(_POOL_SHARE * len(order))

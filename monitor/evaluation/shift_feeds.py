@@ -41,7 +41,7 @@ def watched(world: ShiftWorld, shifted: ShiftedFeatures) -> Record:
     """Pools until drift is told, None if it never is, and what else a shift alone brings about.
 
     ``triggered`` is whether the trigger opened a round on one of its first two pools, once the
-    shift was taken back; ``false_classes`` counts what the inner loop makes of a pool of it.
+    shift was corrected; ``false_classes`` counts what the inner loop makes of a pool of it.
     """
     quiet = _Quiet(world)
     draw = _drawn(world, shifted)

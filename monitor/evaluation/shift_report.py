@@ -28,7 +28,7 @@ _HOW_TO_READ = (
     "answers. Told at pool is the "
     "median number of pools after the shift began until drift was told, with the share of runs "
     "in which it was told at all. False novel is the share of shifted known samples above "
-    "T_inner as they are, with the shift that one pool showed taken back, and after the shift was "
+    "T_inner as they are, with the shift that one pool showed corrected, and after the shift was "
     "learnt; recall is that of new samples."
 )
 _SHIFTED_NEW = "New samples are shifted like the rest of their source."

@@ -276,7 +276,7 @@ def plan_batches(
 ) -> tuple[PlannedBatch, ...]:
     """Cut one file into batches, reading its footer only.
 
-    Raises FileIncomplete (try again), FileCorrupt or ContractError (set it aside), FileGone, or
+    Raises FileIncomplete (try again), FileCorrupt or ContractError (quarantine it), FileGone, or
     SourceUnavailable (nothing is known about the file).
     """
     footer = read_footer(source, file, columns, need_label=need_label)

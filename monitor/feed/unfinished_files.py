@@ -1,4 +1,4 @@
-"""How long an unfinished file is waited for before it is set aside.
+"""How long an unfinished file is waited for before it is quarantined.
 
 One :class:`UnfinishedFile` is kept for each file without a footer; it is tried again at the next
 listing and quarantined once it is overdue. Values only; the clock is passed in.

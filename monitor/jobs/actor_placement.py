@@ -1,7 +1,7 @@
 """Who runs where: what each actor asks of a cluster, and whether any of its nodes has it.
 
-Values in, values out, without Ray: the crew asks before it hires, ``conclad doctor`` before
-anybody does.
+Values in, values out, without Ray: the worker pool asks before it starts workers, and
+``conclad doctor`` beforehand.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def verdict_table(
 ) -> pa.Table:
     """The verdicts of some rows of a file, scored against every known class at once.
 
-    Rows of sources with a correction are judged with the shift of the source taken back.
+    Rows of sources with a correction are judged with the shift of the source corrected.
     """
     applied = [_applied(row, corrections) for row in rows]
     scores, corrected = score_corrected(detector, features, applied)

@@ -2,7 +2,7 @@
 
 What they say works like an answer: a new name becomes a class, with the images of the same pool
 that follow those that were named; a known class is fitted again with them, or learns a further
-look where they are unlike the rest of it; "not an image" sets images aside. Each lesson is a
+look where they are unlike the rest of it; "not an image" marks images as none. Each lesson is a
 detector version behind the same gate, and can be taken back. The pool of the images takes it for
 an answer (:mod:`monitor.pipeline.pool_samples`).
 """
@@ -39,7 +39,7 @@ from monitor.store.states import ClassOrigin, VersionState
 from monitor.store.store import Store, Transaction
 from monitor.store.version_commit import NewClass, VersionUpdate, commit_version
 
-ASIDE = "set_aside"
+NO_IMAGE = "no_image"
 """Notes by image: what people called no image, by whom and in which action."""
 
 _CONFIRMED = 3
@@ -290,26 +290,26 @@ def _nothing_taught(row: ClassRow | None, name: str, answered: int, left: int) -
 
 
 def call_no_image(store: Store, images: Sequence[Key], *, who: str, action: str) -> Taught:
-    """Set images aside: they show nothing, and are not shown any more."""
+    """Mark images as none: they show nothing, and are not shown any more."""
     answered = _answer(store, images, Said(1, Word.BAD_IMAGE), who=who, action=action)
     with store.transaction() as tx:
-        before = tx.notes.all(ASIDE)
+        before = tx.notes.all(NO_IMAGE)
         fresh = {
             image_key(*image).hex(): {"who": who, "action": action}
             for image in images
             if image_key(*image).hex() not in before
         }
-        tx.notes.set_many(ASIDE, fresh)
+        tx.notes.set_many(NO_IMAGE, fresh)
         if fresh:
-            tx.events.append("images.set_aside", {"count": len(fresh), "who": who})
+            tx.events.append("images.no_image", {"count": len(fresh), "who": who})
     count = len(images)
-    words = "1 image set aside" if count == 1 else f"{count} images set aside"
+    words = "1 marked as not an image" if count == 1 else f"{count} marked as not images"
     return Taught(words, human=count, answered=answered)
 
 
-def set_aside(tx: Transaction) -> frozenset[str]:
+def called_no_image(tx: Transaction) -> frozenset[str]:
     """The images that people called none."""
-    return frozenset(tx.notes.all(ASIDE))
+    return frozenset(tx.notes.all(NO_IMAGE))
 
 
 def unteach(store: Store, of: str, *, who: str, action: str, anybodys: bool = False) -> str:
@@ -317,18 +317,18 @@ def unteach(store: Store, of: str, *, who: str, action: str, anybodys: bool = Fa
     with store.reading() as tx:
         version = tx.versions.by_key(f"teach:{of}")
         current = tx.versions.current()
-        aside = {key: one for key, one in tx.notes.all(ASIDE).items() if one["action"] == of}
-    owners = [version.evidence.get("by")] if version else [one["who"] for one in aside.values()]
+        marked = {key: one for key, one in tx.notes.all(NO_IMAGE).items() if one["action"] == of}
+    owners = [version.evidence.get("by")] if version else [one["who"] for one in marked.values()]
     owner = owners[0] if owners else None
     if owner is not None and owner != who and not anybodys:
         raise NotPossible(f"this was taught by {owner}; ask them, or an admin, to take it back")
     answers = _take_back_answers(store, who=who, action=action, of=of)
-    if aside:
+    if marked:
         with store.transaction() as tx:
-            for key in aside:
-                tx.notes.delete(ASIDE, key)
-            tx.events.append("images.taken_back", {"count": len(aside), "who": who})
-        return f"{len(aside)} images are back"
+            for key in marked:
+                tx.notes.delete(NO_IMAGE, key)
+            tx.events.append("images.taken_back", {"count": len(marked), "who": who})
+        return f"{len(marked)} images are back"
     if version is None or version.state is VersionState.ROLLED_BACK:
         if answers:
             return f"{answers} answers taken back"

@@ -31,7 +31,7 @@ KEPT_IN_ORDER = timedelta(minutes=2)
 _OTHER = "other"
 
 
-def set_file_aside(tx: Transaction, file_id: int, path: str, problem: FeedError) -> None:
+def quarantine_file(tx: Transaction, file_id: int, path: str, problem: FeedError) -> None:
     """Quarantine a file; one that is gone comes back by itself when it is listed again."""
     tx.files.quarantine(file_id, str(problem), gone=isinstance(problem, FileGone))
     tx.events.append("file.quarantined", {"file": path, "reason": str(problem)})
@@ -44,7 +44,7 @@ class IntakeResult:
     new: int = 0
     batches: int = 0
     problems: tuple[str, ...] = ()
-    """Sentences about files that were set aside or have changed."""
+    """Sentences about files that were quarantined or have changed."""
     moved: frozenset[int] = frozenset()
     """Files whose batches are not what they were: whatever is under way of them is void."""
     outage: FeedError | None = None
@@ -52,7 +52,7 @@ class IntakeResult:
 
 
 class FileIntake:
-    """Enters new files and cuts them into batches; bad ones are set aside with their reason.
+    """Enters new files and cuts them into batches; bad ones are quarantined with their reason.
 
     Registering and planning are transactions of their own, each harmless to repeat.
     """
@@ -171,7 +171,7 @@ class FileIntake:
         with self._store.transaction(self._lease) as tx:
             batches = tx.files.plan_many(good)
             for file, problem in bad:
-                set_file_aside(tx, file.id, file.path, problem)
+                quarantine_file(tx, file.id, file.path, problem)
         fault_point("intake.after_plan")
         problems = tuple(str(problem) for _, problem in bad)
         return IntakeResult(batches=len(batches), problems=problems, outage=outage)

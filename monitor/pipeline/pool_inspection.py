@@ -34,7 +34,7 @@ class PoolInspection:
     ``seen`` is what the trigger weighs, once the shift of a source is taken back. ``novel`` has
     of each source how many images the look at the whole pool calls new, ``explained`` how many
     lie above T_inner because of a shift. ``corrections`` has the sources that are to be judged with
-    their shift taken back; ``calm`` are those that show none.
+    their shift corrected; ``calm`` are those that show none.
     """
 
     seen: Evidence

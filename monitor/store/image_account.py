@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import ColumnElement, case, func, select
 
 from monitor.store.shared_names import IMAGES
-from monitor.store.states import SET_ASIDE, BatchState, FileState, PoolState, QuestionState
+from monitor.store.states import QUARANTINED_FILES, BatchState, FileState, PoolState, QuestionState
 from monitor.store.tables import Repository, batches, counters, files, outputs, pools, questions
 
 if TYPE_CHECKING:
@@ -86,13 +86,13 @@ class Counts(Repository):
         """Committed files of a kind, such as ``verdicts``."""
         return self._count(outputs.c.kind == kind)
 
-    def set_aside(self) -> dict[str, int]:
+    def quarantined(self) -> dict[str, int]:
         """Files, batches and images that have neither a verdict nor a reason."""
-        is_aside = batches.c.state == BatchState.QUARANTINED
-        images = select(func.coalesce(func.sum(batches.c.rows), 0)).where(is_aside)
+        is_quarantined = batches.c.state == BatchState.QUARANTINED
+        images = select(func.coalesce(func.sum(batches.c.rows), 0)).where(is_quarantined)
         return {
-            "files": self._count(files.c.state.in_(SET_ASIDE)),
-            "batches": self._count(is_aside),
+            "files": self._count(files.c.state.in_(QUARANTINED_FILES)),
+            "batches": self._count(is_quarantined),
             "images": int(self._connection.execute(images).scalar_one()),
         }
 

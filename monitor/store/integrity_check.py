@@ -123,7 +123,7 @@ def _account(tx: Transaction) -> Iterator[Finding]:
         images = "its images" if item.images is None else f"{item.images} of its images"
         yield Finding(
             Severity.WARNING,
-            "set-aside",
+            "quarantined",
             item.path,
             f"{images} have no verdict ({item.reason}); see conclad quarantine",
         )

@@ -79,7 +79,7 @@ class Files(Repository):
         """Enter what is new, and notice what was seen before but is different now.
 
         What has not been read is read as it is now. A file of which something was read is moved
-        to ``changed``: its rest is set aside, and a person must hear of it (the caller writes
+        to ``changed``: its rest is quarantined, and a person must hear of it (the caller writes
         the event). A file whose time alone differs is the same if its footer is.
         """
         new: list[FileStat] = []
@@ -194,7 +194,7 @@ class Files(Repository):
         )
 
     def quarantine(self, file_id: int, reason: str, *, gone: bool = False) -> None:
-        """Set a file aside with its unfinished batches; a ``gone`` one returns by itself."""
+        """Quarantine a file with its unfinished batches; a ``gone`` one returns by itself."""
         state = FileState.GONE if gone else FileState.QUARANTINED
         reason = visible(reason)
         self._set(file_id, state=state, reason=reason)

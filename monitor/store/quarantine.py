@@ -1,4 +1,4 @@
-"""What was set aside: seen, tried again, or given up by a person."""
+"""What was quarantined: seen, tried again, or given up by a person."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sqlalchemy import delete, select, update
 
 from monitor.store.errors import NotFound
 from monitor.store.records import FileRow
-from monitor.store.states import SET_ASIDE, BatchState, FileState
+from monitor.store.states import QUARANTINED_FILES, BatchState, FileState
 from monitor.store.tables import Repository, batches, chunks, files
 
-_ASIDE = batches.c.state == BatchState.QUARANTINED
+_QUARANTINED = batches.c.state == BatchState.QUARANTINED
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
-    """A file of which something was set aside."""
+class QuarantinedFile:
+    """A file of which something was quarantined."""
 
     file_id: int
     path: str
@@ -29,16 +29,16 @@ class SetAside:
     images: int | None
     """Rows that have neither verdict nor reason; None of a file that was never opened."""
     ranges: tuple[tuple[int, int], ...] = ()
-    """First and last row of each batch that was set aside."""
+    """First and last row of each batch that was quarantined."""
 
 
 class Quarantine(Repository):
     """Files and batches that have neither a verdict nor a reason, and wait for a person."""
 
-    def list(self, paths: Sequence[str] | None = None) -> list[SetAside]:
+    def list(self, paths: Sequence[str] | None = None) -> list[QuarantinedFile]:
         """All of them, or those of some files, in feed order."""
         rows = self._connection.execute(
-            select(batches).where(_ASIDE).order_by(batches.c.file_id, batches.c.first_row)
+            select(batches).where(_QUARANTINED).order_by(batches.c.file_id, batches.c.first_row)
         ).all()
         by_file: dict[int, list[tuple[int, int]]] = {}
         why: dict[int, tuple[str, datetime]] = {}
@@ -49,7 +49,7 @@ class Quarantine(Repository):
             why.setdefault(row.file_id, (row.reason or "", row.settled_at))
         found = self._files(by_file, paths)
         return [
-            SetAside(
+            QuarantinedFile(
                 file_id=file.id,
                 path=file.path,
                 state=file.state,
@@ -65,7 +65,9 @@ class Quarantine(Repository):
         """Retry them: every row without a verdict is planned again."""
         chosen = self._choose(paths)
         for piece in chunks(item.file_id for item in chosen):
-            self._connection.execute(delete(batches).where(batches.c.file_id.in_(piece), _ASIDE))
+            self._connection.execute(
+                delete(batches).where(batches.c.file_id.in_(piece), _QUARANTINED)
+            )
             self._connection.execute(
                 update(files)
                 .where(files.c.id.in_(piece))
@@ -79,26 +81,30 @@ class Quarantine(Repository):
         for piece in chunks(item.file_id for item in chosen):
             self._connection.execute(
                 update(batches)
-                .where(batches.c.file_id.in_(piece), _ASIDE)
+                .where(batches.c.file_id.in_(piece), _QUARANTINED)
                 .values(state=BatchState.DROPPED, settled_at=self._now)
             )
             self._connection.execute(
                 update(files)
-                .where(files.c.id.in_(piece), files.c.state.in_(SET_ASIDE))
+                .where(files.c.id.in_(piece), files.c.state.in_(QUARANTINED_FILES))
                 .values(state=FileState.DROPPED, updated_at=self._now)
             )
         return len(chosen)
 
-    def _choose(self, paths: Sequence[str] | None) -> Sequence[SetAside]:
+    def _choose(self, paths: Sequence[str] | None) -> Sequence[QuarantinedFile]:
         chosen = self.list(paths)
         for missing in set(paths or ()) - {item.path for item in chosen}:
-            raise NotFound(f"{missing}: is not set aside; 'conclad quarantine list' shows what is")
+            raise NotFound(
+                f"{missing}: is not quarantined; 'conclad quarantine list' shows what is"
+            )
         return chosen
 
     def _files(self, with_batches: Iterable[int], paths: Sequence[str] | None) -> Sequence[FileRow]:
         found = {
             file.id: file
-            for file in self._all(FileRow, select(files).where(files.c.state.in_(SET_ASIDE)))
+            for file in self._all(
+                FileRow, select(files).where(files.c.state.in_(QUARANTINED_FILES))
+            )
         }
         for piece in chunks(sorted(set(with_batches) - set(found))):
             some = self._all(FileRow, select(files).where(files.c.id.in_(piece)))

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class FileState(StrEnum):
-    """A feed file: seen, cut into batches, finished, set aside, or given up by a person."""
+    """A feed file: seen, cut into batches, finished, quarantined, or given up by a person."""
 
     NEW = "new"
     PLANNED = "planned"
@@ -20,11 +20,11 @@ class FileState(StrEnum):
 
 
 #: Files that wait for a person, or (the gone) for their return.
-SET_ASIDE = (FileState.QUARANTINED, FileState.GONE, FileState.CHANGED)
+QUARANTINED_FILES = (FileState.QUARANTINED, FileState.GONE, FileState.CHANGED)
 
 
 class BatchState(StrEnum):
-    """A row range of a file: to do, committed, set aside with a reason, or given up."""
+    """A row range of a file: to do, committed, quarantined with a reason, or given up."""
 
     PENDING = "pending"
     DONE = "done"

@@ -150,6 +150,6 @@ _WORDS: dict[str, tuple[Callable[[Event], str], str]] = {
     ),
     "pool.unresolved": (lambda e: f"Questions were left open{_because(e.payload)}", "/questions"),
     "budget.exhausted": (lambda e: "This week's questions are used up", "/"),
-    "file.quarantined": (lambda e: f"A file was set aside{_because(e.payload)}", "/history"),
-    "batch.quarantined": (lambda e: f"A batch was given up{_because(e.payload)}", "/history"),
+    "file.quarantined": (lambda e: f"A file was quarantined{_because(e.payload)}", "/history"),
+    "batch.quarantined": (lambda e: f"A batch was quarantined{_because(e.payload)}", "/history"),
 }

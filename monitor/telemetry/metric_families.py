@@ -222,10 +222,10 @@ def _feed(truth: StoreSummary) -> Iterator[Family]:
         {(): sums.unaccounted},
     )
     yield gauge(
-        "set_aside",
+        "quarantined",
         "Files, batches and images that are quarantined and wait for a person.",
         ("what",),
-        {(what,): truth.set_aside.get(what, 0) for what in ("files", "batches", "images")},
+        {(what,): truth.quarantined.get(what, 0) for what in ("files", "batches", "images")},
     )
     yield gauge("sources", "Sources that have sent images.", (), {(): len(truth.sources)})
 
@@ -346,7 +346,7 @@ def _by_source(sources: Sequence[SourceSummary], now: datetime) -> Iterator[Fami
     )
     yield gauge(
         "shift_corrected",
-        "1 while a source is judged with its shift taken back, else 0.",
+        "1 while a source is judged with its shift corrected, else 0.",
         ("source",),
         {(s.name,): float(s.corrected) for s in sources if s.drift or s.corrected},
     )

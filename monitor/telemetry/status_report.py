@@ -64,10 +64,10 @@ def to_dict(truth: StoreSummary) -> dict[str, Any]:
         "batches": {
             "pending": truth.batches_pending,
             "done": int(truth.total("batches", "done")),
-            "quarantined": truth.set_aside.get("batches", 0),
+            "quarantined": truth.quarantined.get("batches", 0),
         },
         "account": {**asdict(truth.account), "unaccounted": truth.account.unaccounted},
-        "set_aside": dict(truth.set_aside),
+        "quarantined": dict(truth.quarantined),
         "outages": {
             outage.kind.value: {"since": _iso(outage.since), "sentence": outage.sentence}
             for outage in truth.outages
@@ -285,12 +285,12 @@ def _feed(truth: StoreSummary) -> Iterator[str]:
     yield f"Files: {', '.join(files)}{waits}."
     yield (
         f"Batches: {truth.batches_pending:,} pending, {truth.total('batches', 'done'):,.0f} done, "
-        f"{truth.set_aside.get('batches', 0):,} quarantined."
+        f"{truth.quarantined.get('batches', 0):,} quarantined."
     )
-    if any(truth.set_aside.values()):
+    if any(truth.quarantined.values()):
         yield (
-            f"Quarantined without a verdict: {truth.set_aside['files']:,} files, "
-            f"{truth.set_aside['images']:,} images; see conclad quarantine list."
+            f"Quarantined without a verdict: {truth.quarantined['files']:,} files, "
+            f"{truth.quarantined['images']:,} images; see conclad quarantine list."
         )
     pools = [f"{truth.pools[state]:,} {state.value}" for state in PoolState if state in truth.pools]
     yield f"Pools: {', '.join(pools) or 'none'}."

@@ -117,7 +117,7 @@ class TruthReader:
             },
             totals={(c.name, c.label): c.value for c in seen.counters if not c.source},
             account=sums,
-            set_aside=seen.set_aside,
+            quarantined=seen.quarantined,
             outages=with_full_disk(
                 seen.outages if seen.coordinator.running else (), self._store, seen.now
             ),
@@ -234,10 +234,10 @@ class _Seen:
     sources: Mapping[str, Any]
     drift: Mapping[str, Any]
     corrected: Collection[str]
-    """The sources that are judged with their shift taken back."""
+    """The sources that are judged with their shift corrected."""
     webhooks: Mapping[str, Any]
     sensitivity: Mapping[str, Any]
-    set_aside: Mapping[str, int]
+    quarantined: Mapping[str, int]
     outages: tuple[Outage, ...]
 
 
@@ -248,7 +248,7 @@ def _look(tx: Transaction) -> _Seen:
     return _Seen(
         now=tx.now,
         sensitivity=_mapping(tx.notes.get(*SENSITIVITY)),
-        set_aside=tx.counts.set_aside(),
+        quarantined=tx.counts.quarantined(),
         outages=from_note(tx.notes.get(*OUTAGES)),
         coordinator=coordinator,
         versions=tx.versions.all(),

@@ -111,7 +111,7 @@ class SourceSummary:
     last_commit_at: datetime | None = None
     drift: DriftSummary | None = None
     corrected: bool = False
-    """Whether it is judged with its shift taken back."""
+    """Whether it is judged with its shift corrected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class StoreSummary:
     webhooks: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[tuple[str, str], float] = field(default_factory=dict)
     account: Account = field(default_factory=Account)
-    set_aside: Mapping[str, int] = field(default_factory=dict)
+    quarantined: Mapping[str, int] = field(default_factory=dict)
     """Files, batches and images that have neither verdict nor reason and wait for a person."""
     outages: tuple[Outage, ...] = ()
     """What the running monitor waits for."""

@@ -73,7 +73,7 @@ def test_what_is_in_hand_is_not_taken_twice(store: Store) -> None:
     assert hold(in_flight, pending.take(10)) == first[2:] + second
 
 
-def test_a_file_that_was_set_aside_is_forgotten(store: Store) -> None:
+def test_a_file_that_was_quarantined_is_forgotten(store: Store) -> None:
     plan(store, "a", batches=2)
     expected = plan(store, "b", batches=2)
     pending = PendingBatches(store, BatchesInFlight())

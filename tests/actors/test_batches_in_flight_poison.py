@@ -58,7 +58,7 @@ def test_errors_count_however_many_die() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.5, 4.0, 20.0])
-def test_no_innocent_batch_is_set_aside_in_hours_of_losses(seconds: float) -> None:
+def test_no_innocent_batch_is_quarantined_in_hours_of_losses(seconds: float) -> None:
     """Every few seconds one of eight workers is killed; batches are tried alone until they pass."""
     lot = random.Random(7)
     now, total, suspects, lost = 0.0, 0, 0, 0

@@ -79,7 +79,7 @@ def test_an_error_of_an_image_rejects_its_row(config: Config) -> None:
     write_feed(path, ["water"] * 3, first_id=900_000, images=[b"GIF89a", None, b""])
     summary = run(config, once=True)
     assert summary.images["rejected"] == 3
-    assert summary.set_aside == {"files": 0, "batches": 0, "images": 0}
+    assert summary.quarantined == {"files": 0, "batches": 0, "images": 0}
     assert sorted(image_ids(Path(config.state.dir))) == expected_ids()
 
 
@@ -87,7 +87,7 @@ def test_an_error_of_a_file_sets_it_aside_until_somebody_takes_it_back(
     config: Config, undisturbed: dict[str, Any]
 ) -> None:
     summary = run(config, once=True, open_engine=striking(raising(FileCorrupt("no footer"))))
-    assert summary.set_aside["files"] == 1
+    assert summary.quarantined["files"] == 1
     assert_can_be_taken_back(config, summary)
 
 
@@ -100,16 +100,16 @@ def test_an_error_of_a_batch_costs_a_row_until_somebody_takes_it_back(config: Co
             raise RuntimeError("a decoder's bug")
 
     summary = run(config, once=True, open_engine=lambda c: Around(open_engine_of(c), before))
-    assert summary.set_aside == {"files": 0, "batches": 1, "images": 1}
+    assert summary.quarantined == {"files": 0, "batches": 1, "images": 1}
     assert_can_be_taken_back(config, summary)
 
 
 def assert_can_be_taken_back(config: Config, summary: Summary) -> None:
     assert (summary.pending, summary.unaccounted) == (0, 0)
-    assert summary.set_aside["images"] + sum(summary.images.values()) == len(expected_ids())
+    assert summary.quarantined["images"] + sum(summary.images.values()) == len(expected_ids())
     with Store.open(config.state.dir) as store, store.transaction() as tx:
         tx.quarantine.retry()
-    assert run(config, once=True).set_aside == {"files": 0, "batches": 0, "images": 0}
+    assert run(config, once=True).quarantined == {"files": 0, "batches": 0, "images": 0}
     assert sorted(image_ids(Path(config.state.dir))) == expected_ids()
 
 
@@ -120,7 +120,7 @@ def test_an_error_of_the_operator_is_one_sentence(config: Config, tmp_path: Path
     assert [line for line in said.stderr.splitlines() if "no such folder" in line]
 
 
-def test_an_error_of_ours_is_raised_and_nothing_is_set_aside(
+def test_an_error_of_ours_is_raised_and_nothing_is_quarantined(
     config: Config, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:

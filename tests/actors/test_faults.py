@@ -89,7 +89,7 @@ def later(action: Callable[[], object], seconds: float = AWAY_SECONDS) -> None:
 
 def assert_as_undisturbed(config: Config, summary: Summary, undisturbed: dict[str, Any]) -> None:
     state = Path(config.state.dir)
-    assert summary.set_aside == {"files": 0, "batches": 0, "images": 0}
+    assert summary.quarantined == {"files": 0, "batches": 0, "images": 0}
     assert (summary.pending, summary.unaccounted) == (0, 0)
     assert sorted(image_ids(state)) == expected_ids()
     assert outcome(state) == undisturbed
@@ -160,7 +160,7 @@ def test_a_file_that_was_not_read_is_replaced(config: Config, tmp_path: Path) ->
         open_engine=striking(lambda: shutil.copy(tmp_path / "feed" / "001.parquet", last)),
     )
     assert (summary.pending, summary.unaccounted) == (0, 0)
-    assert summary.set_aside["images"] == 0
+    assert summary.quarantined["images"] == 0
     assert sum(summary.images.values()) == len(expected_ids())
     assert summary.images["duplicate"] == 60
 
@@ -240,7 +240,7 @@ def test_one_image_without_a_finite_feature_is_one_rejected_row(config: Config) 
         open_engine=lambda config: Overflowing(open_engine_of(config), lambda images: None),
     )
     assert summary.images["rejected"] == 1
-    assert summary.set_aside["images"] == summary.unaccounted == 0
+    assert summary.quarantined["images"] == summary.unaccounted == 0
     assert len(image_ids(Path(config.state.dir))) == len(expected_ids()) - 1
 
 
@@ -345,11 +345,11 @@ def test_the_clock_jumps(config: Config, undisturbed: dict[str, Any], seconds: i
     if seconds == 90:
         assert_as_undisturbed(config, summary, undisturbed)
     assert sorted(image_ids(Path(config.state.dir))) == expected_ids()
-    assert summary.set_aside["images"] == summary.unaccounted == summary.pending == 0
+    assert summary.quarantined["images"] == summary.unaccounted == summary.pending == 0
     assert summary.discovered == ("sand",)
 
 
-def test_when_everything_fails_nothing_is_set_aside(
+def test_when_everything_fails_nothing_is_quarantined(
     config: Config, undisturbed: dict[str, Any]
 ) -> None:
     def before(images: Images) -> None:
@@ -373,13 +373,13 @@ def test_one_image_that_fails_costs_one_image_and_can_be_taken_back(config: Conf
             raise RuntimeError("a decoder's bug")
 
     summary = run(config, once=True, open_engine=lambda c: Around(open_engine_of(c), before))
-    assert summary.set_aside == {"files": 0, "batches": 1, "images": 1}
+    assert summary.quarantined == {"files": 0, "batches": 1, "images": 1}
     assert (summary.pending, summary.unaccounted) == (0, 0)
     assert len(image_ids(Path(config.state.dir))) == len(expected_ids()) - 1
     with Store.open(config.state.dir) as store, store.transaction() as tx:
         tx.quarantine.retry()
     summary = run(config, once=True)
-    assert summary.set_aside["images"] == 0
+    assert summary.quarantined["images"] == 0
     assert sorted(image_ids(Path(config.state.dir))) == expected_ids()
 
 
@@ -433,7 +433,7 @@ def test_a_database_server_ends_every_session(on_postgresql: Config, postgresql:
     )
     over.set()
     thread.join()
-    assert summary.set_aside["images"] == summary.unaccounted == summary.pending == 0
+    assert summary.quarantined["images"] == summary.unaccounted == summary.pending == 0
     assert sum(summary.images.values()) == len(expected_ids())
     assert summary.discovered == ("sand",)
     assert on_postgresql.state.url is not None

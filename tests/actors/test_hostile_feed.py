@@ -47,7 +47,7 @@ def test_hostile_names_cost_their_rows_and_nothing_else(
     hostile = add_hostile_file(config)
     heard: list[str] = []
     summary = run(config, once=True, listener=lambda message: heard.append(message.text))
-    assert summary.set_aside == {"files": 0, "batches": 0, "images": 0}
+    assert summary.quarantined == {"files": 0, "batches": 0, "images": 0}
     assert (summary.pending, summary.unaccounted) == (0, 0)
     assert summary.images["rejected"] == hostile
     assert all(text.isprintable() for text in heard)
@@ -59,7 +59,7 @@ def test_hostile_names_cost_their_rows_and_nothing_else(
         assert [finding for finding in check(store) if finding.severity == "error"] == []
 
 
-def test_a_row_that_cannot_be_committed_is_set_aside_alone(
+def test_a_row_that_cannot_be_committed_is_quarantined_alone(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusing(store: Store, scored: Sequence[ScoredBatch], **options: Any) -> Any:
@@ -70,7 +70,7 @@ def test_a_row_that_cannot_be_committed_is_set_aside_alone(
     monkeypatch.setattr(actors.coordinator, "commit_batches", refusing)
     heard: list[str] = []
     summary = run(config, once=True, listener=lambda message: heard.append(message.text))
-    assert summary.set_aside == {"files": 0, "batches": 1, "images": 1}
+    assert summary.quarantined == {"files": 0, "batches": 1, "images": 1}
     assert (summary.pending, summary.unaccounted) == (0, 0)
     assert set(expected_ids()) - set(image_ids(Path(config.state.dir))) == {"000021"}
     assert any("could not be committed" in text for text in heard)

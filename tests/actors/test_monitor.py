@@ -178,7 +178,7 @@ def test_another_version_takes_effect_between_two_batches(config: Config, tmp_pa
         assert tx.batches.get(last).novel == 5
 
 
-def test_bad_files_are_set_aside_and_the_feed_goes_on(config: Config, tmp_path: Path) -> None:
+def test_bad_files_are_quarantined_and_the_feed_goes_on(config: Config, tmp_path: Path) -> None:
     feed = tmp_path / "feed"
     (feed / "broken.parquet").write_bytes(b"PAR1" + b"\0" * 100 + b"PAR1")
     pq.write_table(pa.table({"other": [1]}), feed / "alien.parquet")

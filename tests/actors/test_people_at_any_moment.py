@@ -315,7 +315,7 @@ class Desk(RuleBasedStateMachine):
             lost = [number for number in self.accepted if not tx.answers.of_question(number)]
             assert account(tx).unaccounted == 0
             judged = sum(c.value for c in tx.counters.all("images"))
-            aside = tx.counts.set_aside()
+            aside = tx.counts.quarantined()
         assert lost == [], "an answer was lost"
         assert kept >= len(self.accepted) + self.taken_back, "an answer was lost"
         assert judged == len(expected_ids()) + self.files * len(MORE), "an image was lost"

@@ -269,7 +269,7 @@ def first_of(workers: RayWorkerPool) -> list[Done]:
             return done
 
 
-def test_a_batch_that_kills_every_worker_is_set_aside(config: Config, tmp_path: Path) -> None:
+def test_a_batch_that_kills_every_worker_is_quarantined(config: Config, tmp_path: Path) -> None:
     feed = tmp_path / "feed"
     shutil.copytree(config.feed.path, feed)
     black = _black()

@@ -22,7 +22,7 @@ def where(tmp_path: Path) -> list[str]:
     return ["--set", f"state.dir={tmp_path}"]
 
 
-def test_what_is_set_aside_is_listed_with_its_reason(
+def test_what_is_quarantined_is_listed_with_its_reason(
     where: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["quarantine", "list", *where]) == 0
@@ -49,9 +49,9 @@ def test_it_is_tried_again_or_given_up(
 ) -> None:
     assert run(["quarantine", word, "cam-7/a.parquet", *where]) == 0
     assert run(["quarantine", "list", *where]) == 0
-    assert "Nothing is set aside." in capsys.readouterr().out
+    assert "Nothing is quarantined." in capsys.readouterr().out
     assert run(["quarantine", word, "cam-7/a.parquet", *where]) == 2
-    assert "is not set aside" in capsys.readouterr().err
+    assert "is not quarantined" in capsys.readouterr().err
 
 
 def test_all_of_it_has_to_be_said(where: list[str], capsys: pytest.CaptureFixture[str]) -> None:

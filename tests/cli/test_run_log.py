@@ -59,28 +59,30 @@ def test_json_lines_are_for_programs() -> None:
     assert datetime.fromisoformat(told["at"]).tzinfo is not None
 
 
-def test_the_line_says_when_the_pool_is_looked_at() -> None:
+def test_the_line_says_when_the_pool_is_inspected() -> None:
     config = Config()
     fast = line(moment(10, 1300, pool=1300), moment(0, 1000, pool=1000), config, "")
     assert "pool 1,300 of 2,000, full in 23 s" in fast
     still = line(moment(3600, 1300, pool=1300), moment(3590, 1300, pool=1300), config, "")
     assert "pool 1,300 of 2,000, closed in 23 h at the latest" in still
     few = line(moment(20, 40, pool=40), moment(10, 40, pool=40), config, "")
-    assert "looked at from 100 on" in few
+    assert "inspected from 100 on" in few
 
 
 @pytest.mark.parametrize(
-    ("now", "held", "set_aside", "expected"),
+    ("now", "held", "quarantined", "expected"),
     [
         (moment(0, 500, questions=7), 0, 0, "7 questions wait: conclad desk"),
         (moment(0, 500), 1, 0, "1 detector versions are held: conclad detector list"),
-        (moment(0, 500), 0, 2, "see what was set aside: conclad quarantine list"),
+        (moment(0, 500), 0, 2, "see what was quarantined: conclad quarantine list"),
         (moment(0, 0), 0, 0, "no image was judged; bring some: conclad ingest IMAGES --to feed"),
         (moment(0, 500, pool=40), 0, 0, "the last pool holds 40 of 2,000 images"),
     ],
 )
-def test_the_end_says_what_to_do(now: RunGlance, held: int, set_aside: int, expected: str) -> None:
-    assert next_steps(now, Config(), held=held, set_aside=set_aside)[0].startswith(expected)
+def test_the_end_says_what_to_do(
+    now: RunGlance, held: int, quarantined: int, expected: str
+) -> None:
+    assert next_steps(now, Config(), held=held, quarantined=quarantined)[0].startswith(expected)
 
 
 def test_it_is_read_from_the_store_while_others_write(

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import func, select
 
-from monitor.people.teach_images import ASIDE
+from monitor.people.teach_images import NO_IMAGE
 from monitor.store import Store
 from monitor.store.states import AnswerKind, AnswerOutcome, QuestionState, VersionState
 from monitor.store.tables import answers, pools, questions
@@ -165,7 +165,7 @@ def assert_whole(store: Store, tally: Tally) -> None:
     """None lost, none double, and the budget kept."""
     with store.reading() as tx:
         taught = {one.key for one in tx.versions.all() if one.state is VersionState.PUBLISHED}
-        aside = {one["action"] for one in tx.notes.all(ASIDE).values()}
+        aside = {one["action"] for one in tx.notes.all(NO_IMAGE).values()}
     named = {action for action, kind in tally.lessons.items() if kind == "class"}
     assert {f"teach:{action}" for action in named} <= taught, "every lesson is a version"
     assert aside <= set(tally.lessons), "what was taken back is back"

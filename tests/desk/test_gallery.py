@@ -107,7 +107,7 @@ def test_images_are_chosen_by_keyboard_named_and_taken_back(browser: Browser, st
     browser.until(lambda: browser.text("#gallery-count") == f"{NOVEL} images")
 
 
-def test_known_images_teach_their_class_and_blanks_are_set_aside(
+def test_known_images_teach_their_class_and_blanks_are_marked(
     browser: Browser, state: Path
 ) -> None:
     browser.visit("/images")

@@ -1,4 +1,4 @@
-"""Images of a shifted source, judged with the shift taken back."""
+"""Images of a shifted source, judged with the shift corrected."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from monitor.config.schema import GateSection
 from monitor.images.image_identity import image_key
 from monitor.people.errors import NotPossible
-from monitor.people.teach_images import call_no_image, set_aside, teach, unteach
+from monitor.people.teach_images import call_no_image, called_no_image, teach, unteach
 from monitor.people.version_manifest import current_knowledge
 from monitor.store import Store, check
 from tests.desk import gallery_world
@@ -114,7 +114,9 @@ class Gallery(RuleBasedStateMachine):
     @invariant()
     def what_is_aside_is_what_was_called_blank(self) -> None:
         with self.store.reading() as tx:
-            assert set_aside(tx) == set().union(*(images for _, images in self.aside.values()))
+            assert called_no_image(tx) == set().union(
+                *(images for _, images in self.aside.values())
+            )
 
     def teardown(self) -> None:
         try:

@@ -11,7 +11,7 @@ from monitor.config.schema import GateSection
 from monitor.novelty.detector import KnownClass
 from monitor.people.answer_questions import Said, Word, give
 from monitor.people.errors import NotPossible
-from monitor.people.teach_images import call_no_image, set_aside, teach, unteach
+from monitor.people.teach_images import call_no_image, called_no_image, teach, unteach
 from monitor.people.version_manifest import current_knowledge
 from monitor.pipeline.pool_samples import answer_from_lessons, read_samples, taught_samples
 from monitor.pipeline.pool_steps import open_round
@@ -102,13 +102,13 @@ def test_features_that_are_gone_teach_nothing(taught: Store) -> None:
         name(taught, DUNES, "dune")
 
 
-def test_what_is_no_image_is_set_aside_and_comes_back(taught: Store) -> None:
+def test_what_is_no_image_is_marked_and_comes_back(taught: Store) -> None:
     call_no_image(taught, DUNES, who="ada", action="lesson-1")
     with taught.reading() as tx:
-        assert len(set_aside(tx)) == 3
+        assert len(called_no_image(tx)) == 3
     assert unteach(taught, "lesson-1", who="ada", action="undo-1") == "3 images are back"
     with taught.reading() as tx:
-        assert not set_aside(tx)
+        assert not called_no_image(tx)
 
 
 def known_class(store: Store, id: str) -> KnownClass:

@@ -1,4 +1,4 @@
-"""From a listing to the ledger: what is new is planned once, what is bad is set aside."""
+"""From a listing to the ledger: what is new is planned once, what is bad is quarantined."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_file_that_is_still_written_is_waited_for(feed: Feed) -> None:
     assert feed.intake.unfinished == 0
 
 
-def test_a_file_that_is_never_finished_is_set_aside(feed: Feed) -> None:
+def test_a_file_that_is_never_finished_is_quarantined(feed: Feed) -> None:
     (feed.folder / "a.parquet").write_bytes(b"PAR1 and no more")
     feed.enter()
     feed.intake.plan()
@@ -132,7 +132,7 @@ def test_a_file_that_is_never_finished_is_set_aside(feed: Feed) -> None:
     assert feed.intake.unfinished == 0
 
 
-def test_a_file_without_the_columns_is_set_aside_at_once(feed: Feed) -> None:
+def test_a_file_without_the_columns_is_quarantined_at_once(feed: Feed) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

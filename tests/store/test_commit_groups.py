@@ -95,7 +95,7 @@ def test_settled_and_repeated_batches_are_left_alone(store: Store) -> None:
     before = dump(store)
     assert all(one.already for one in commit_batches(store, [scored(first), scored(second)]))
     assert dump(store) == before
-    assert [found.code for found in check(store)] == ["set-aside"]
+    assert [found.code for found in check(store)] == ["quarantined"]
 
 
 def test_all_or_nothing(store: Store) -> None:

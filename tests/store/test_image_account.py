@@ -28,7 +28,7 @@ def test_the_images_of_a_feed_add_up_in_every_state(store: Store) -> None:
         assert sum(each.listed for each in by_source(tx).values()) == 4
         assert tx.counts.new_files(10) == 1
     (finding,) = check(store)
-    assert (finding.code, finding.severity) == ("set-aside", "warning")
+    assert (finding.code, finding.severity) == ("quarantined", "warning")
 
 
 def test_a_lost_batch_is_found(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What was set aside is seen, taken back, or given up; none of it is forgotten."""
+"""What was quarantined is seen, taken back, or given up; none of it is forgotten."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from monitor.store.states import BatchState, FileState
 from tests.store.building import commit_batch, plan_feed, scored
 
 
-def test_a_batch_that_was_set_aside_is_tried_again(store: Store) -> None:
+def test_a_batch_that_was_quarantined_is_tried_again(store: Store) -> None:
     good, bad = plan_feed(store, rows=8)
     commit_batch(store, scored(good))
     with store.transaction() as tx:
@@ -20,7 +20,7 @@ def test_a_batch_that_was_set_aside_is_tried_again(store: Store) -> None:
         (aside,) = tx.quarantine.list()
         assert (aside.images, aside.ranges) == (4, ((4, 7),))
         assert aside.reason == "four workers died of it"
-        assert tx.counts.set_aside() == {"files": 0, "batches": 1, "images": 4}
+        assert tx.counts.quarantined() == {"files": 0, "batches": 1, "images": 4}
         assert tx.quarantine.retry([aside.path]) == 1
         assert tx.quarantine.list() == []
         assert tx.files.get(good.file_id).state is FileState.NEW
@@ -64,6 +64,6 @@ def test_what_is_given_up_is_counted_and_asked_about_no_more(store: Store) -> No
         assert tx.batches.get(bad.id).state is BatchState.DROPPED
 
 
-def test_a_file_that_is_not_set_aside_is_named(store: Store) -> None:
-    with pytest.raises(NotFound, match="nothing: is not set aside"), store.transaction() as tx:
+def test_a_file_that_is_not_quarantined_is_named(store: Store) -> None:
+    with pytest.raises(NotFound, match="nothing: is not quarantined"), store.transaction() as tx:
         tx.quarantine.retry(["nothing"])

@@ -274,7 +274,7 @@ def drifts(store: Store, source: str, level: float) -> None:
 
 
 def correct_shift(store: Store, source: str) -> None:
-    """A source is judged with its shift taken back from now on."""
+    """A source is judged with its shift corrected from now on."""
     with store.transaction() as tx:
         tx.notes.set(SHIFTS, source, {"strength": 0.4})
 

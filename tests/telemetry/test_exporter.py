@@ -322,7 +322,7 @@ def test_the_account_is_on_the_page(store: Store, scrape: Callable[[], Page]) ->
     assert page.get("account_images_listed") == 8
     assert page.get("account_images", place="quarantined") == 4
     assert page.get("images_unaccounted") == 0
-    assert page.get("set_aside", what="batches") == 1
+    assert page.get("quarantined", what="batches") == 1
 
 
 def test_on_loopback_only_names_of_this_machine_are_answered(store: Store) -> None:

@@ -108,7 +108,7 @@ def adapt(
 
 
 def _taken_back(sketch: Sketch, corrected: Floats, *, alone: bool) -> tuple[Ints, Ints]:
-    """The class of every sample once the shift is taken back, and the rows that are believed."""
+    """The class of every sample once the shift is corrected, and the rows that are believed."""
     settings = sketch.settings
     believed = settings.believed_alone if alone else settings.believed_beside_new
     errors = sketch.detector.fre(corrected)

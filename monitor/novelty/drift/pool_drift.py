@@ -38,7 +38,7 @@ class SourceSplit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShiftSplit:
-    """A pool with its shift taken back. Row for row as the features that were given."""
+    """A pool with its shift corrected. Row for row as the features that were given."""
 
     corrected: Floats
     above: Bools

@@ -1,4 +1,4 @@
-"""Verdicts on single images of a shifted source: judged with the shift taken back.
+"""Verdicts on single images of a shifted source: judged with the shift corrected.
 
 A pool that shows a shift also says how large it is. From then on, and before anybody is asked, the
 shift is subtracted from every image of that source. Shift blurs as well as moves, so corrected

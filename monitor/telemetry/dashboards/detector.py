@@ -171,7 +171,7 @@ def _scores() -> tuple[Panel, ...]:
             steps=((None, "text"), (0.8, "orange"), (1, "red")),
         ),
         Panel(
-            "Judged with their shift taken back",
+            "Judged with their shift corrected",
             "timeseries",
             "Sources that look shifted, by a dirty lens or another light, and whose images are "
             "judged as if they did not. It begins with one pool, before drift is reported.",

@@ -292,9 +292,9 @@ def _account() -> tuple[Panel, ...]:
         Panel(
             "Quarantined, waiting for a person",
             "timeseries",
-            "Files, batches and images that could not be processed and were set aside. 'conclad "
+            "Files, batches and images that could not be processed and were quarantined. 'conclad "
             "quarantine list' says why.",
-            [Query("sum by (what) (conclad_set_aside)", "{{what}}")],
+            [Query("sum by (what) (conclad_quarantined)", "{{what}}")],
             width=6,
             decimals=0,
         ),
