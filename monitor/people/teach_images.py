@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +26,15 @@ from monitor.people.class_corrections import TRIES
 from monitor.people.class_names import clean_name
 from monitor.people.errors import NotPossible
 from monitor.people.version_history import refuse, rollback
-from monitor.pipeline.pool_samples import PoolSamples, read_samples
+from monitor.pipeline.pool_samples import (
+    PoolSamples,
+    discovery_rows,
+    discovery_table,
+    read_samples,
+)
 from monitor.pipeline.pool_steps import confirmable
-from monitor.pipeline.publish_version import compare_versions, objection
+from monitor.pipeline.version_gate import compare_versions, objection
 from monitor.store.errors import WrongState
-from monitor.store.output_columns import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
 from monitor.store.pool_images import find_in_pools, open_questions
 from monitor.store.records import ClassRow, Occurrence, Version
 from monitor.store.snapshots import load_snapshot
@@ -250,20 +253,13 @@ def _sources(lessons: Sequence[_Lesson]) -> dict[str, int]:
 
 
 def _discoveries(lessons: Sequence[_Lesson], row: ClassRow) -> pa.Table:
-    rows: dict[str, list[Any]] = {name: [] for name in DISCOVERIES.names}
-    for one in lessons:
-        told: list[tuple[int, str, float | None]] = [(i, BY_PERSON, None) for i in one.human]
-        told += [(i, BY_PSEUDO_LABEL, confidence) for i, confidence in one.pseudo]
-        for index, by, confidence in sorted(told):
-            for name in ("image_id", "source_id", "captured_at", "file", "row"):
-                rows[name].append(one.samples.meta.column(name)[index].as_py())
-            rows["class_id"].append(row.id)
-            rows["class_name"].append(row.name)
-            rows["by"].append(by)
-            rows["confidence"].append(confidence)
-            rows["pool"].append(one.samples.pool_id)
-            rows["detector_version"].append(0)
-    return table(DISCOVERIES, rows)
+    return discovery_table(
+        [
+            found
+            for one in lessons
+            for found in discovery_rows(one.samples, row.id, row.name, one.human, one.pseudo)
+        ]
+    )
 
 
 def _said(version: Version, row: ClassRow | None, answered: int) -> Taught:

@@ -19,7 +19,7 @@ from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.inner_loop import Discovery, Loop, QuestionsToAsk, Update, inner_loop
 from monitor.novelty.labeller import AT_THE_END, PseudoLabel
 from monitor.novelty.provisional_classes import provisional_clusters
-from monitor.pipeline.publish_version import GateReport, compare_versions
+from monitor.pipeline.version_gate import GateReport, compare_versions
 
 # A source whose look was learnt may exceed T_inner so many times as often as held-out images do.
 _SETTLED_RATIO = 2.0

@@ -16,48 +16,42 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-import numpy as np
-
 from monitor.config import Config
-from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput, RoundToAsk
+from monitor.pipeline.inner_loop_driver import LoopConclusion, RoundToAsk
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory
+from monitor.pipeline.pool_results import (
+    attach_thumbnails,
+    commit_settlement,
+    commit_undecided,
+    next_missing_thumbnails,
+    publish_growth,
+    publish_version,
+    store_thumbnails,
+)
 from monitor.pipeline.pool_samples import (
     PoolSamples,
     answer_from_lessons,
-    read_samples,
+    samples_in,
     taught_samples,
 )
-from monitor.pipeline.pool_settlement import (
-    PoolSettlement,
-    SettlementInput,
-    commit_settlement,
-    commit_undecided,
-    discovered_samples,
-    growth_key,
-    publish_growth,
-)
+from monitor.pipeline.pool_settlement import PoolSettlement
 from monitor.pipeline.pool_steps import (
     CurrentDetector,
     answer_from_column,
+    class_names,
     close_round,
-    confirmable,
     decide_pool,
     drift_settings,
     give_up,
     is_over,
     learn_nothing,
+    loop_input,
     open_round,
     questions_left,
     read_drift,
-    recorded_answers,
     report_swapped,
+    settlement_input,
     suggestion,
-)
-from monitor.pipeline.publish_version import (
-    attach_thumbnails,
-    next_missing_thumbnails,
-    publish_version,
-    store_thumbnails,
 )
 from monitor.pipeline.worker_tasks import (
     AdvanceInnerLoop,
@@ -247,18 +241,7 @@ class PoolLifecycle:
     def _settlement_of(self, pool: Pool, current: CurrentDetector) -> SettlePool:
         samples = self._read(pool.id)
         with self._store.reading() as tx:
-            taught = taught_samples(self._store, tx, pool.id, samples)
-            said = {index: one.class_id for index, one in taught.items() if one.by_person}
-            state = SettlementInput(
-                pool_id=pool.id,
-                answers={**said, **recorded_answers(tx, pool.id, samples)},
-                sources=tuple(samples.sources.tolist()),
-                shifted=tuple(pool.evidence.get("corrected", ())),
-                seed=self._config.run.seed,
-                taken=frozenset([*discovered_samples(self._store, tx, pool, samples), *taught]),
-                confirmable=confirmable(tx, self._config.labels.confirm_people),
-                grown=tx.versions.by_key(growth_key(pool.id)) is not None,
-            )
+            state = settlement_input(tx, self._store, pool, samples, self._config)
         return SettlePool(
             pool_id=pool.id,
             version=current.number,
@@ -279,29 +262,14 @@ class PoolLifecycle:
             return self._hand_out(RenderThumbnails(pool.id, rows, of="questions", digests=scored))
         assert pool.detector_version is not None
         with self._store.reading() as tx:
-            over = tx.questions.of_pool(pool.id)
-            answers = recorded_answers(tx, pool.id, samples)
-            names = {row.id: row.name for row in tx.classes.all()}
-            may_confirm = confirmable(tx, self._config.labels.confirm_people)
-        seed = self._config.run.seed
-        if pool.evidence.get("stopped") == "unanswered" and not any(answers.values()):
+            state = loop_input(tx, pool, samples, self._config)
+            names = class_names(tx)
+        if pool.evidence.get("stopped") == "unanswered" and not any(state.answers.values()):
             if self._config.pools.unanswered == "keep":
                 return self._give_up(pool.id, self._unanswered())
-            return self._hand_out(ClusterPool(pool.id, current.number, samples.features, seed))
-        state = LoopInput(
-            pool_id=pool.id,
-            budget=pool.budget,
-            seed=seed,
-            rounds=len({question.round for question in over}),
-            answers=answers,
-            stop="stopped" in pool.evidence,
-            shifted={
-                source: np.flatnonzero(samples.sources == source)
-                for source in pool.evidence.get("shifted", ())
-            },
-            probe=pool.evidence.get("probe", 0),
-            confirmable=may_confirm,
-        )
+            return self._hand_out(
+                ClusterPool(pool.id, current.number, samples.features, state.seed)
+            )
         return self._hand_out(
             AdvanceInnerLoop(
                 pool_id=pool.id,
@@ -467,7 +435,7 @@ class PoolLifecycle:
             return
         fault_point("pool.after_growth")
         with self._store.reading() as tx:
-            names = {row.id: row.name for row in tx.classes.all()}
+            names = class_names(tx)
         version = published.number if published else version
         commit_settlement(self._store, found, samples, version, names, self._lease)
         fault_point("pool.after_settle")
@@ -489,7 +457,9 @@ class PoolLifecycle:
     def _read(self, pool_id: int) -> PoolSamples:
         # A pool that was inspected while it was filling has grown since.
         if self._samples is None or self._samples.pool_id != pool_id or self._early:
-            self._samples = read_samples(self._store, pool_id)
+            with self._store.reading() as tx:
+                members = tx.pools.members(pool_id)
+            self._samples = samples_in(self._store.folder, pool_id, members)
         return self._samples
 
 

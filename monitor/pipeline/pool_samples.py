@@ -8,8 +8,9 @@ settled verdicts follow it, and they do not teach twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,19 @@ import pyarrow.compute as pc
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
-from monitor.store.output_columns import BY_PERSON, STATS, feature_matrix, read_table
+from monitor.store.atomic_files import Folder
+from monitor.store.output_columns import (
+    BY_PERSON,
+    BY_PSEUDO_LABEL,
+    DISCOVERIES,
+    SETTLED,
+    STATS,
+    feature_matrix,
+    read_table,
+    table,
+)
 from monitor.store.output_columns import final_name as named
-from monitor.store.records import PoolMember, PoolSample, Question
+from monitor.store.records import Pool, PoolMember, PoolSample, Question
 from monitor.store.states import AnswerKind, VersionState
 from monitor.store.store import Store, Transaction
 
@@ -83,7 +94,12 @@ def read_samples(store: Store, pool_id: int) -> PoolSamples:
     """All samples of a pool; its size bounds what this takes in memory."""
     with store.reading() as tx:
         members = tx.pools.members(pool_id)
-    tables = [read_table(store.folder, member.name) for member in members]
+    return samples_in(store.folder, pool_id, members)
+
+
+def samples_in(folder: Folder, pool_id: int, members: Sequence[PoolMember]) -> PoolSamples:
+    """The samples of a pool in its spooled files."""
+    tables = [read_table(folder, member.name) for member in members]
     # Spools of an older release have no figures about how images were taken.
     whole = pa.concat_tables(tables, promote_options="default").combine_chunks()
     return PoolSamples(
@@ -106,8 +122,76 @@ def _stats(whole: pa.Table) -> Floats:
     return feature_matrix(whole.column("stats"))
 
 
-def _keys(members: list[PoolMember]) -> list[tuple[int, int]]:
+def _keys(members: Sequence[PoolMember]) -> list[tuple[int, int]]:
     return [(member.batch_id, row) for member in members for row in range(member.rows)]
+
+
+def discovery_rows(
+    samples: PoolSamples,
+    class_id: str,
+    class_name: str,
+    human: Iterable[int],
+    pseudo: Iterable[tuple[int, float]],
+) -> list[dict[str, Any]]:
+    """The samples that were given to a class, as rows of ``discoveries/``.
+
+    ``human`` are those that people named, ``pseudo`` the others with their confidence.
+    """
+    told: list[tuple[int, str, float | None]] = [(index, BY_PERSON, None) for index in human]
+    told += [(index, BY_PSEUDO_LABEL, confidence) for index, confidence in pseudo]
+    columns = ("image_id", "source_id", "captured_at", "file", "row")
+    return [
+        {
+            **{name: samples.meta.column(name)[index].as_py() for name in columns},
+            "class_id": class_id,
+            "class_name": class_name,
+            "by": by,
+            "confidence": confidence,
+            "pool": samples.pool_id,
+            # The number is filled in when the version gets its own.
+            "detector_version": 0,
+        }
+        for index, by, confidence in sorted(told)
+    ]
+
+
+def discovery_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Such rows, of any number of classes, as a table."""
+    return table(DISCOVERIES, {name: [row[name] for row in rows] for name in DISCOVERIES.names})
+
+
+def settled_table(samples: PoolSamples, version: int, found: Mapping[str, Any]) -> pa.Table:
+    """The first settlement of a pool as rows of ``settled/``; ``found`` has what was decided."""
+    count = len(samples.keys)
+    return table(
+        SETTLED,
+        {
+            **{
+                name: samples.meta.column(name) for name in ("image_id", "source_id", "captured_at")
+            },
+            "pool": [samples.pool_id] * count,
+            "detector_version": [version] * count,
+            "revision": [1] * count,
+            **found,
+        },
+    )
+
+
+def discovered_samples(
+    store: Store, tx: Transaction, pool: Pool, samples: PoolSamples
+) -> list[int]:
+    """The samples of a pool that its own discoveries were fitted on."""
+    number = pool.resolved_by
+    if number is None:
+        return []
+    found: set[tuple[str, str]] = set()
+    for output in tx.outputs.of_kind("discoveries"):
+        if output.first <= number <= output.last:
+            columns = ["source_id", "image_id", "pool"]
+            rows = read_table(store.folder, named(store.folder, output), columns).to_pylist()
+            found |= {(r["source_id"], r["image_id"]) for r in rows if r["pool"] == pool.id}
+    keys = zip(samples.sources, samples.meta.column("image_id").to_pylist(), strict=True)
+    return [index for index, key in enumerate(keys) if key in found]
 
 
 _USED = (VersionState.PUBLISHED,)

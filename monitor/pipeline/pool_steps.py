@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from monitor.config import Config
 from monitor.config.schema import LabelsSection
@@ -22,18 +24,17 @@ from monitor.novelty.drift.source_state import packed, unpacked
 from monitor.novelty.trigger.decision import Decision, TriggerState
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.settings import TriggerSettings
+from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput
 from monitor.pipeline.pool_inspection import PoolInspection
-from monitor.pipeline.pool_samples import PoolSamples
+from monitor.pipeline.pool_samples import PoolSamples, discovered_samples, taught_samples
+from monitor.pipeline.pool_settlement import SettlementInput, growth_key
 from monitor.pipeline.worker_tools import RowThumbnail
-from monitor.store import Transaction
+from monitor.store import Store, Transaction
 from monitor.store.errors import NotFound
 from monitor.store.pools import PoolEvent
 from monitor.store.records import ClassRow, Count, Pool, PoolSample, Question
 from monitor.store.shared_names import DRIFT, DRIFT_STATES
 from monitor.store.states import AnswerKind, ClassOrigin, PoolState, QuestionState
-
-if TYPE_CHECKING:
-    from monitor.pipeline.inner_loop_driver import LoopConclusion
 
 WEEK = timedelta(days=7)
 #: Sources that the record of a pool names with their figures.
@@ -283,6 +284,47 @@ def confirmable(tx: Transaction, people: int) -> frozenset[str] | None:
     for class_id, count in tx.answers.people_by_class().items():
         named[tx.classes.resolve(class_id).id] += count
     return frozenset(class_id for class_id, count in named.items() if count >= people)
+
+
+def class_names(tx: Transaction) -> dict[str, str]:
+    """What the classes are called today, by id."""
+    return {row.id: row.name for row in tx.classes.all()}
+
+
+def loop_input(tx: Transaction, pool: Pool, samples: PoolSamples, config: Config) -> LoopInput:
+    """What the inner loop of a pool goes on from: the answers of the rounds that are over."""
+    return LoopInput(
+        pool_id=pool.id,
+        budget=pool.budget,
+        seed=config.run.seed,
+        rounds=len({question.round for question in tx.questions.of_pool(pool.id)}),
+        answers=recorded_answers(tx, pool.id, samples),
+        stop="stopped" in pool.evidence,
+        shifted={
+            source: np.flatnonzero(samples.sources == source)
+            for source in pool.evidence.get("shifted", ())
+        },
+        probe=pool.evidence.get("probe", 0),
+        confirmable=confirmable(tx, config.labels.confirm_people),
+    )
+
+
+def settlement_input(
+    tx: Transaction, store: Store, pool: Pool, samples: PoolSamples, config: Config
+) -> SettlementInput:
+    """What a pool that is over is settled by: answers, lessons, and what it has taught before."""
+    taught = taught_samples(store, tx, pool.id, samples)
+    said = {index: one.class_id for index, one in taught.items() if one.by_person}
+    return SettlementInput(
+        pool_id=pool.id,
+        answers={**said, **recorded_answers(tx, pool.id, samples)},
+        sources=tuple(samples.sources.tolist()),
+        shifted=tuple(pool.evidence.get("corrected", ())),
+        seed=config.run.seed,
+        taken=frozenset([*discovered_samples(store, tx, pool, samples), *taught]),
+        confirmable=confirmable(tx, config.labels.confirm_people),
+        grown=tx.versions.by_key(growth_key(pool.id)) is not None,
+    )
 
 
 def open_round(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,7 +67,9 @@ class BatchEmbedder:
         while piece := self._next(pieces):
             unread += [row for row in piece if isinstance(row, RejectedRow)]
             images = [(row.identity, row.image) for row in piece if isinstance(row, Row)]
-            found.append(self._embed_frames(images, self._engine, self._reuse, _source))
+            found.append(
+                self._embed_frames(images, self._engine, self._reuse, attrgetter("source_id"))
+            )
         dimension = self._engine.fingerprint.dimension
         features = [np.empty((0, dimension), np.float32), *(part.features for part in found)]
         rejected = [row.rejected(why) for part in found for row, why in part.rejected]
@@ -90,10 +93,6 @@ class BatchEmbedder:
 
     def close(self) -> None:
         self._reader.close()
-
-
-def _source(row: RowIdentity) -> str:
-    return row.source_id
 
 
 #: A file that alone stays away for so long is gone: then there is no picture of its images.

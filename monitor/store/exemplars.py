@@ -84,8 +84,10 @@ def all_exemplars(tx: Transaction) -> dict[str, list[Exemplar]]:
     }
 
 
-def want_pictures(tx: Transaction, pool_id: int, wanted: Mapping[str, Sequence[Unpainted]]) -> None:
-    """Remember which images of a pool should be painted, by class; nothing wanted ends it."""
+def wanted_pictures(
+    pool_id: int, wanted: Mapping[str, Sequence[Unpainted]]
+) -> dict[tuple[str, str], Any]:
+    """Which images of a pool should be painted, by class, as a note; nothing wanted is no note."""
     entries = {
         class_id: [
             {
@@ -99,10 +101,14 @@ def want_pictures(tx: Transaction, pool_id: int, wanted: Mapping[str, Sequence[U
         for class_id, some in wanted.items()
         if some
     }
-    if entries:
-        tx.notes.set(UNPAINTED, str(pool_id), entries)
-    else:
-        tx.notes.delete(UNPAINTED, str(pool_id))
+    return {(UNPAINTED, str(pool_id)): entries} if entries else {}
+
+
+def want_pictures(tx: Transaction, pool_id: int, wanted: Mapping[str, Sequence[Unpainted]]) -> None:
+    """Remember which images of a pool should be painted; nothing wanted ends it."""
+    tx.notes.delete(UNPAINTED, str(pool_id))
+    for (room, key), note in wanted_pictures(pool_id, wanted).items():
+        tx.notes.set(room, key, note)
 
 
 def unpainted(tx: Transaction) -> dict[int, dict[str, list[Unpainted]]]:

@@ -58,8 +58,8 @@ class VersionUpdate:
     ``key`` says what the version was made for (``fit:<hash of the input>``, ``pool:12``) and
     makes the commit idempotent. ``parent`` is the version it was computed from, which must
     still be the one in use. ``discoveries`` need no version number yet; it is filled in.
-    ``also`` does what else must happen in the same transaction: a person who renames a class
-    changes its row and makes a version, or neither.
+    ``notes`` are written with it. ``also`` does what else must happen in the same transaction: a
+    person who renames a class changes its row and makes a version, or neither.
     """
 
     key: str
@@ -74,6 +74,7 @@ class VersionUpdate:
     evidence: Mapping[str, Any] = field(default_factory=dict)
     counts: Sequence[Count] = ()
     events: Sequence[Occurrence] = ()
+    notes: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     also: Callable[[Transaction], None] | None = None
 
 
@@ -215,6 +216,8 @@ def _record(
     )
     for occurrence in update.events:
         tx.events.append(occurrence.kind, occurrence.payload, source=occurrence.source)
+    for (room, key), note in update.notes.items():
+        tx.notes.set(room, key, note)
     if update.also is not None:
         update.also(tx)
     return version

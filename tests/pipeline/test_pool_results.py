@@ -14,8 +14,9 @@ from monitor.novelty.drift.adaptation import AdaptedClass
 from monitor.novelty.inner_loop import Discovery
 from monitor.novelty.labeller import AT_THE_END, PseudoLabel
 from monitor.pipeline.inner_loop_driver import LoopConclusion
+from monitor.pipeline.pool_results import publish_version
 from monitor.pipeline.pool_samples import PoolSamples, read_samples
-from monitor.pipeline.publish_version import compare_versions, publish_version
+from monitor.pipeline.version_gate import compare_versions
 from monitor.store import Severity, check
 from monitor.store.errors import WrongState
 from monitor.store.exemplars import unpainted

@@ -7,7 +7,7 @@ import pytest
 
 from monitor.config.schema import GateSection
 from monitor.novelty.detector import Detector, KnownClass
-from monitor.pipeline.publish_version import GateReport, compare_versions, objection
+from monitor.pipeline.version_gate import GateReport, compare_versions, objection
 
 
 def images(mean: float, count: int, seed: int, *, turned: bool = False) -> np.ndarray:

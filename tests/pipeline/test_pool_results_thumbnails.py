@@ -13,14 +13,14 @@ import pytest
 from monitor.novelty.inner_loop import Discovery
 from monitor.novelty.labeller import AT_THE_END, PseudoLabel
 from monitor.pipeline.inner_loop_driver import LoopConclusion
-from monitor.pipeline.pool_samples import PoolSamples
-from monitor.pipeline.publish_version import (
+from monitor.pipeline.pool_results import (
     MOST,
     attach_thumbnails,
     least_certain,
     next_missing_thumbnails,
     store_thumbnails,
 )
+from monitor.pipeline.pool_samples import PoolSamples
 from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import Store, check, purge
 from monitor.store.exemplars import exemplars_of, want_pictures
