@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from anyio import from_thread
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -116,6 +116,8 @@ class Guard:
             response = _to_sign_in(request, rule) or error_reply(error, rule, request)
         except ConcladError as error:
             response = error_reply(error, rule, request)
+        except ClientDisconnect:
+            return  # it left in the middle of what it said: nobody waits for an answer
         except Exception:
             # The client learns nothing about our insides; the log has it all.
             log.exception("%s %s failed", request.method, request.url.path)

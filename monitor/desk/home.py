@@ -62,9 +62,20 @@ class Home:
     sources: tuple[SourceView, ...]
     more_sources: int
     filling: PoolView | None
+    full: int
+    """Pools that hold enough and have yet to be examined."""
     asked: tuple[PoolView, ...]
     progress: str | None
     outcomes: tuple[RoundOutcome, ...]
+
+    @property
+    def waiting(self) -> str:
+        """What full pools wait for."""
+        many = "1 full pool" if self.full == 1 else f"{self.full} full pools"
+        if self.open:
+            verb = "waits" if self.full == 1 else "wait"
+            return f"{many} {verb} until the questions about earlier images are answered."
+        return f"{many} {'is' if self.full == 1 else 'are'} about to be examined."
 
 
 def read_home(store: Store, who: str, pool_size: int) -> Home:
@@ -87,6 +98,7 @@ def read_home(store: Store, who: str, pool_size: int) -> Home:
             sources=tuple(sources[:SOURCES]),
             more_sources=max(0, len(sources) - SOURCES),
             filling=None if filling is None else _pool(filling, pool_size, "gathering images"),
+            full=len(tx.pools.in_state(PoolState.CLOSED)),
             asked=tuple(
                 _pool(pool, pool_size, _why(pool.evidence))
                 for pool in tx.pools.in_state(PoolState.WAITING, PoolState.ASKING)

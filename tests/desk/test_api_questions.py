@@ -22,6 +22,7 @@ from monitor.desk.question_queue import read_queue
 from monitor.people.class_catalog import list_classes
 from monitor.people.class_corrections import retire
 from monitor.store import Store, check
+from monitor.store.pools import PoolEvent
 from monitor.store.states import QuestionState
 from tests.desk.client import Client
 from tests.desk.conftest import Tokens
@@ -236,10 +237,15 @@ def test_home_says_what_is_going_on(client: Client, store: Store) -> None:
     assert "cam-1" in home
     with store.transaction() as tx:
         tx.notes.set("monitor", "coordinator", {"seen_at": tx.now.isoformat()})
-        tx.pools.open()
+        filling = tx.pools.open().id
     home = client.get("/").text
     assert "The monitor is running" in home
     assert "0 of 2,000 images gathered" in home
+    with store.transaction() as tx:
+        tx.pools.apply(filling, PoolEvent.FILLED)
+    home = client.get("/").text
+    assert "Nothing gathered" not in home
+    assert "1 full pool waits until the questions about earlier images are answered" in home
 
 
 def test_an_undo_names_the_action_that_it_takes_back(client: Client) -> None:

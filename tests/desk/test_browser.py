@@ -9,7 +9,7 @@ from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
 from monitor.store import Store
-from monitor.store.states import AnswerKind, QuestionState
+from monitor.store.states import AnswerKind, ClassOrigin, QuestionState
 from tests.desk.browser import DESKTOP, PHONE, Browser, answers, config_of, served
 from tests.people import world
 
@@ -309,8 +309,11 @@ def test_nothing_is_lost_when_the_server_goes_away(driver: webdriver.Chrome, sta
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_everything_fits_and_is_within_reach(
-    browser: Browser, size: tuple[int, int], tmp_path: Path
+    browser: Browser, state: Path, size: tuple[int, int], tmp_path: Path
 ) -> None:
+    with Store.open(state) as store, store.transaction() as tx:
+        for number in range(12):
+            tx.classes.ensure(f"a class with rather a long name, {number}", ClassOrigin.PERSON)
     browser.resize(size)
     for path in ("/", "/questions", "/images", "/map", "/classes", "/history", "/api"):
         browser.visit(path)
@@ -322,5 +325,10 @@ def test_everything_fits_and_is_within_reach(
     assert accept.rect["y"] + accept.rect["height"] <= size[1], (
         "the first answer needs no scrolling"
     )
+    # What is fixed to the edge of the window does not make the page scroll: it is cut off.
+    for button in browser.all(".actions button"):
+        if button.is_displayed():
+            right = button.rect["x"] + button.rect["width"]
+            assert right <= size[0], f"{button.text} lies outside of the window"
     card = browser.one(".card img")
     assert card.size["width"] >= 150, "large enough to judge"

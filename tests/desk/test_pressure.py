@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import anyio
 import pytest
 
 from monitor.config.desk_section import DeskSection as DeskConfig
@@ -101,6 +102,35 @@ def test_the_rate_of_an_address_is_limited_before_anybody_is_looked_up(store: St
     assert [client.get("/api/pulse").status for _ in range(2)] == [200, 200]
     store.close()
     assert client.get("/api/pulse").status == 429, "without asking the store"
+
+
+def test_who_leaves_in_the_middle_of_a_word_fills_no_log(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Signing in needs no identity, so anybody could have a page of the log written each time."""
+    said: list[dict[str, object]] = [
+        {"type": "http.request", "body": b"token=", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    answered: list[object] = []
+
+    async def receive() -> dict[str, object]:
+        return said.pop(0)
+
+    async def send(message: object) -> None:
+        answered.append(message)
+
+    kind = b"application/x-www-form-urlencoded"
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/sign-in",
+        "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1:8484"), (b"content-type", kind)],
+        "client": ("127.0.0.1", 1),
+    }
+    anyio.run(build(store, DeskConfig()), scope, receive, send)
+    assert (said, answered, caplog.records) == ([], [], [])
 
 
 def test_wrong_tokens_slow_down_their_own_address_only(store: Store, tokens: Tokens) -> None:

@@ -76,7 +76,8 @@ export function moment(text, form = "moment") {
 /** How long ago, in the largest unit that says something. */
 export function ago(text, now = Date.now()) {
   const seconds = Math.max(0, (now - new Date(text).getTime()) / 1000);
-  const [size, word] = [[86400, "day"], [3600, "hour"], [60, "minute"]].find(([least]) => seconds >= least) ?? [1, "second"];
+  if (seconds < 60) return "just now";
+  const [size, word] = [[86400, "day"], [3600, "hour"], [60, "minute"]].find(([least]) => seconds >= least);
   const count = Math.floor(seconds / size);
   return `${count} ${word}${count === 1 ? "" : "s"} ago`;
 }
