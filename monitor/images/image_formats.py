@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from monitor.images.reject_reasons import Reason, Rejected
 
 MAX_SCANS = 100
@@ -16,6 +18,17 @@ megapixels passes, a hundred scans of 67 do not."""
 
 MOST_FILL_BYTES = 1024
 """Before the markers of a JPEG; writers that align them take a few."""
+
+MOST_PARTS = 1 << 17
+"""Strips or tiles of a TIFF: a row each of thirteen bands of 8192 pixels. Readers make a list of
+them before anything else, which of millions takes longer than any image."""
+
+MOST_TAGS = 4096
+"""Of one page of a TIFF; cameras and satellites write a hundred."""
+
+_PARTS = (273, 279, 324, 325)
+_PAGES_LOOKED_AT = 33
+"""One more than may follow each other; see :data:`monitor.images.bands.MAX_PAGES`."""
 
 _TIFF = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
 
@@ -43,7 +56,7 @@ def check_on_sight(data: bytes, kind: str, max_pixels: int) -> Rejected | None:
         return _check_jpeg(data, max_pixels)
     if kind == "WEBP":
         return _check_webp(data, max_pixels)
-    return None
+    return _check_tiff(data) if kind == "TIFF" else None
 
 
 def stated_work(data: bytes, kind: str | None) -> int | None:
@@ -98,6 +111,31 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
                 break
         at += 1 if kind == 0xFF else 2 + length
     return 0, 0
+
+
+def _check_tiff(data: bytes) -> Rejected | None:
+    """How many tags its pages have, and how many strips or tiles they say there are."""
+    order: Literal["little", "big"] = "little" if data[:1] == b"I" else "big"
+    is_big = 43 in data[2:4]
+    # Of a page's number of tags, of a number or place within a tag, and of a whole tag.
+    head, word, tag = (8, 8, 20) if is_big else (2, 4, 12)
+
+    def number(at: int, length: int) -> int:
+        return int.from_bytes(data[at : at + length], order)
+
+    page = number(8, 8) if is_big else number(4, 4)
+    for _ in range(_PAGES_LOOKED_AT):
+        tags, first = number(page, head), page + head
+        if tags > MOST_TAGS:
+            return Rejected(Reason.TOO_LARGE, f"a TIFF page of {tags} tags")
+        for at in range(first, min(first + tags * tag, len(data)), tag):
+            parts = number(at + 4, word)
+            if parts > MOST_PARTS and number(at, 2) in _PARTS:
+                return Rejected(Reason.TOO_LARGE, f"a TIFF page of {parts} strips or tiles")
+        page = number(first + tags * tag, word)
+        if not page:
+            break
+    return None
 
 
 def _check_webp(data: bytes, max_pixels: int) -> Rejected | None:

@@ -69,6 +69,35 @@ def _tiff(**options: Any) -> bytes:
     return out.getvalue()
 
 
+def tiff_of_strips(count: int, *, big: bool = False, page: int = 0) -> bytes:
+    """A TIFF of so many strips, all of them the same eight bytes; on the first page, or further."""
+    small, places, sizes = (
+        [(256, 1, 8), (257, 1, 8), (258, 1, 8), (262, 1, 1), (277, 1, 1)],
+        273,
+        279,
+    )
+    word = "Q" if big else "I"
+    head, entry = ("<Q", "<HHQQ") if big else ("<H", "<HHII")
+    out = (b"II+\0" + struct.pack("<HHQ", 8, 0, 16)) if big else (b"II*\0" + struct.pack("<I", 8))
+    for number in range(page + 1):
+        here = number == page
+        tags = [*small, (254, 1, 1)] if number else list(small)
+        strips = count if here else 1
+        if here:
+            tags[1] = (257, 1, count)
+        size = len(struct.pack(head, 0)) + (len(tags) + 3) * struct.calcsize(entry)
+        rest = len(out) + size + struct.calcsize(f"<{word}")
+        listed = strips > 1
+        kind, width = (16, 8) if big else (4, 4)
+        tags += [(places, strips, rest if listed else 8), (278, 1, 1)]
+        tags += [(sizes, strips, rest + strips * width if listed else 8)]
+        out += struct.pack(head, len(tags))
+        out += b"".join(struct.pack(entry, tag, kind, of, to) for tag, of, to in sorted(tags))
+        lists = struct.pack(f"<{word}", 8) * (2 * strips) if listed else b""
+        out += struct.pack(f"<{word}", 0 if here else rest + len(lists)) + lists
+    return out
+
+
 def _tiff_of_many_bands() -> bytes:
     out = io.BytesIO()
     zeros = np.broadcast_to(np.zeros(1, np.uint16), (16, 4096, 4096))
@@ -112,6 +141,7 @@ IMAGES: dict[str, Callable[[], bytes]] = {
     "tiff 8192 in one strip": lambda: _tiff(rowsperstrip=SIDE),
     "tiff 8192 in tiles": lambda: _tiff(tile=(2048, 2048)),
     "tiff of 16 bands": _tiff_of_many_bands,
+    "tiff of a million strips": lambda: tiff_of_strips(1 << 20),
     "jpeg of 99 scans": lambda: progressive_jpeg(SIDE, 99),
     "jpeg of 99 small scans": lambda: progressive_jpeg(256, 99),
     "jpeg of 5000 scans": lambda: progressive_jpeg(256, 5000),

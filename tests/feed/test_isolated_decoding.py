@@ -22,7 +22,7 @@ from monitor.images import isolated_decoding
 from monitor.images.decode import MAX_PIXELS, Decoded, Decoding, decode
 from monitor.images.decoder_process import FAULTS, LEAST_SECONDS, _limit_time
 from monitor.images.errors import DecodersFailed
-from monitor.images.image_formats import stated_work
+from monitor.images.image_formats import MOST_PARTS, check_on_sight, stated_work
 from monitor.images.image_stats import image_stats
 from monitor.images.isolated_decoding import Decoders
 from monitor.images.reject_reasons import Reason, Rejected
@@ -236,3 +236,23 @@ def _time_given(data: bytes) -> float:
 
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+@pytest.mark.parametrize("big", [False, True], ids=["classic", "BigTIFF"])
+def test_a_tiff_of_a_million_strips_is_refused_on_sight(big: bool) -> None:
+    for page in (0, 2):
+        sound = bombs.tiff_of_strips(200, big=big, page=page)
+        assert check_on_sight(sound, "TIFF", MAX_PIXELS) is None
+        for count in (MOST_PARTS + 1, 1 << 20):
+            found = check_on_sight(
+                bombs.tiff_of_strips(count, big=big, page=page), "TIFF", MAX_PIXELS
+            )
+            assert found is not None
+            assert f"{count} strips" in found.detail
+    assert isinstance(decode(bombs.tiff_of_strips(200, big=big)), Decoded)
+    for image in GOOD:
+        if image[:4] in (b"II*\0", b"MM\0*"):
+            assert check_on_sight(image, "TIFF", MAX_PIXELS) is None
+    loop = bytearray(bombs.tiff_of_strips(1, big=big))
+    loop[-8 if big else -4 :] = (16 if big else 8).to_bytes(8 if big else 4, "little")
+    assert check_on_sight(bytes(loop), "TIFF", MAX_PIXELS) is None, "pages in a circle end"
