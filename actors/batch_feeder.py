@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -46,6 +47,8 @@ declare("coordinator.before_quarantine", "coordinator.after_quarantine")
 
 #: How long a turn waits for a listing that may be over at once.
 LISTING_WAIT_SECONDS = 0.005
+#: A folder that does not say within this time whether it is there hangs.
+HANG_SECONDS = 30.0
 #: What failed for a reason that may be over is tried again after this time.
 RETRY_SECONDS = 1.0
 #: Names that are not taken in, said after one listing: somebody may have put thousands there.
@@ -90,6 +93,9 @@ class BatchFeeder:
         self._watch = FeedWatch(self._source, seconds=config.run.poll_seconds)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="listing")
         self._listing: Future[Sight] | None = None
+        self._listing_began = 0.0
+        # While a listing takes long: whether the folder answers at all, and since when it is asked.
+        self._probe: tuple[threading.Thread, float] | None = None
         self._has_listed = False
         self._may_have_new_files = False
         self._plan_not_before = -float("inf")
@@ -136,11 +142,14 @@ class BatchFeeder:
         """List the feed now and then, in the background; enter and plan what is new."""
         if self._listing is None and self._watch.is_due and not (self._once and self._has_listed):
             self._listing = self._background.submit(self._watch.look)
+            self._listing_began = time.monotonic()
             # A listing of a local folder is mostly over at once, and a turn is long beside it.
             wait([self._listing], timeout=LISTING_WAIT_SECONDS)
         if self._listing is not None and self._listing.done():
             self._enter(self._listing)
-            self._listing = None
+            self._listing = self._probe = None
+        elif self._listing is not None:
+            self._look_for_hang(time.monotonic())
         may_plan = self._may_have_new_files and time.monotonic() >= self._plan_not_before
         if may_plan and not self._pending.has(self._window()):
             found = self._intake.plan()
@@ -151,6 +160,21 @@ class BatchFeeder:
                 self._pending.read_again()
             for problem in found.problems:
                 self._say("file.quarantined", problem)
+
+    def _look_for_hang(self, now: float) -> None:
+        """A listing may take long; a folder that answers nothing (a dead mount) is away."""
+        if now - self._listing_began < HANG_SECONDS:
+            return
+        if self._probe is None:
+            # A daemon: one that hangs for good shall not keep us from ending.
+            asked = threading.Thread(target=self._source.is_there, name="probe", daemon=True)
+            asked.start()
+            self._probe = asked, now
+        elif not self._probe[0].is_alive():
+            self._probe, self._listing_began = None, now
+        elif now - self._probe[1] > HANG_SECONDS:
+            place = self._source.location
+            self.is_away(SourceUnavailable(f"{place}: has not answered for {HANG_SECONDS:g} s"))
 
     def _enter(self, listing: Future[Sight]) -> None:
         try:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from actors.batch_feeder import BatchFeeder
 from actors.batches_in_flight import BatchInFlight, Stage
+from actors.clock_watch import ClockWatch
 from actors.event_sentences import KINDS, Listener, MonitorMessage, sentence
 from actors.periodic_tasks import PeriodicTasks
 from actors.worker_pool import DetectorVersions, Done, WorkerPool
@@ -30,6 +32,8 @@ from monitor.store import Store, commit_batches
 from monitor.store.errors import DiskUnavailable
 from monitor.store.records import Lease
 from monitor.store.spooled_features import FeaturesMissing, SpoolPlace, discard
+
+log = logging.getLogger(__name__)
 
 #: How long one turn waits for a task to end: short, so that answers and signals are seen.
 TURN_SECONDS = 0.1
@@ -62,6 +66,7 @@ class Coordinator:
         periodic: PeriodicTasks | None = None,
         outages: Outages | None = None,
         progress: Callable[[], None] = lambda: None,
+        clock_watch: ClockWatch | None = None,
     ) -> None:
         self._store, self._config, self._workers, self._lease = store, config, workers, lease
         self._once = once
@@ -79,9 +84,17 @@ class Coordinator:
             outages=outages,
         )
         self._pool_tasks_due = -float("inf")
+        self._pool_errors: dict[tuple[str, int], int] = {}
         self._spool = SpoolPlace.open(store.folder)
         self._in_flight = self._feeder.in_flight
-        self._pools = PoolLifecycle(store, config, lease, oracle=self._lockstep)
+        self._clock_watch = clock_watch or ClockWatch()
+        self._pools = PoolLifecycle(
+            store,
+            config,
+            lease,
+            oracle=self._lockstep,
+            ages_count=self._clock_watch.is_right,
+        )
         self._periodic = periodic or PeriodicTasks(store, config, workers, lease)
         self._versions = DetectorVersions(store, fingerprint, workers.send)
         with store.reading() as tx:
@@ -277,17 +290,34 @@ class Coordinator:
     def _receive_pool_task(self, done: Done) -> None:
         self._pools_are_due = True
         if done.error is None:
+            self._pool_errors.pop(_key(done.task), None)
             self._feeder.is_reachable()
             self._read_store(now=True)
             self._pools.receive(done.result, self._current)
             self._read_store(now=True)
-        elif done.died or is_outage(done.error):
+        elif done.died or self._may_pass(done.task, done.error):
             self._pools.lose()
             if kind_of(done.error) is ErrorKind.FEED:
                 self._feeder.is_away(done.error)
             self._pool_tasks_due = time.monotonic() + (0.0 if done.died else POOL_RETRY_SECONDS)
         elif self._pools.fail(done.error):
             self._say("pool.unresolved", f"a pool was given up: {done.error}")
+
+    def _may_pass(self, task: Task, error: BaseException) -> bool:
+        """Whether a task of a pool is to be tried again: always after an outage or a broken worker.
+
+        After anything else (memory, too many open files, a bug) some times: a pool that is given
+        up stays so.
+        """
+        if is_outage(error) or kind_of(error) is ErrorKind.WORKER:
+            return True
+        key = _key(task)
+        self._pool_errors[key] = self._pool_errors.get(key, 0) + 1
+        log.warning("%s of pool %d failed", *key, exc_info=error)
+        if self._pool_errors[key] < self._config.run.tries:
+            return True
+        del self._pool_errors[key]
+        return False
 
     # -- the detector in use ----------------------------------------------------------------
 
@@ -302,6 +332,10 @@ class Coordinator:
         with self._store.reading() as tx:
             self._current = self._versions.refreshed(tx, before)
             events = tx.events.after(self._last_event, kinds=KINDS)
+            self._clock_watch.is_right(tx.now)
+        if (off := self._clock_watch.news()) is not None:
+            hours = off.total_seconds() / 3600
+            self._say("clock.jumped", f"the clock jumped by {hours:+.1f} h: no age counts for now")
         for event in events:
             self._last_event = event.id
             if text := sentence(event):
@@ -315,3 +349,9 @@ class Coordinator:
 
     def _say(self, kind: str, text: str) -> None:
         self._listener(MonitorMessage(kind, text))
+
+
+def _key(task: Task) -> tuple[str, int]:
+    """What a task of a pool does, and of which pool."""
+    assert not isinstance(task, EmbedBatch | ScoreBatch)
+    return type(task).__name__, task.pool_id

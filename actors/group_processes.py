@@ -23,7 +23,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from actors.event_sentences import Listener, MonitorMessage
-from actors.run_monitor import Summary, run, services, stopping_on_signals
+from actors.run_monitor import StoppedInOutage, Summary, run, services, stopping_on_signals
 from monitor.config import Config
 from monitor.errors import ConcladError
 
@@ -185,14 +185,18 @@ def _run_one(config: Config, once: bool, pipe: Connection) -> None:
     os.setsid()
     threading.Thread(target=_leave_with_the_parent, daemon=True).start()
 
+    alone = threading.Lock()  # a pipe is for one thread, and several have something to say
+
     def say(kind: str, what: Any) -> None:
-        with suppress(OSError):
+        with suppress(OSError), alone:
             pipe.send((kind, what))
 
     listener: Listener = partial(say, "message")
     try:
         beside = partial(services, with_desk=not once)
         say("summary", run(config, once=once, listener=listener, services=beside))
+    except StoppedInOutage as stopped:
+        say("message", MonitorMessage("monitor.stopped", str(stopped)))
     except ConcladError as error:
         say("trouble", str(error))
         raise SystemExit(2) from None

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from actors.clock_watch import ClockWatch
 from actors.worker_pool import WorkerPool
 from monitor import __version__
 from monitor.config import Config
@@ -59,12 +60,14 @@ class PeriodicTasks:
         observer: Observer | None = None,
         outages: Outages | None = None,
         clock: Callable[[], float] = time.monotonic,
+        clock_watch: ClockWatch | None = None,
     ) -> None:
         self._store, self._config, self._workers, self._lease = store, config, workers, lease
         self._observer = observer
         self._outages = outages or Outages()
         self._noted_outages: dict[str, Any] = {}
         self._clock = clock
+        self._clock_watch = clock_watch or ClockWatch()
         self._noted = -float("inf")
         # Source and time of capture of what was committed since the last note.
         self._captured: list[pa.Table] = []
@@ -187,6 +190,8 @@ class PeriodicTasks:
             for kind in ("verdicts", "rejected", "settled"):
                 compact(self._store, kind, owner=self._lease.owner)
             with self._store.reading() as tx:
+                if not self._clock_watch.is_right(tx.now):
+                    return  # features go by their age
                 before = tx.now - timedelta(hours=self._config.pools.keep_features_hours)
             drop_spools(self._store, before=before)
         except (LeaseHeld, StoreBusy):
@@ -200,6 +205,9 @@ class PeriodicTasks:
         """Forget a piece of what is older than it is kept; a busy store is tried later."""
         keep = self._config.state
         try:
+            with self._store.reading() as tx:
+                if not self._clock_watch.is_right(tx.now):
+                    return
             forget_old(
                 self._store,
                 digests=timedelta(days=keep.keep_digests_days),

@@ -18,10 +18,13 @@ from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
+from actors.clock_watch import ClockWatch
 from actors.coordinator import Coordinator
 from actors.coordinator_lease import acquire_lease, begin_run, end_run, renew_lease
+from actors.desk_keeper import DeskKeeper
 from actors.event_sentences import Listener, MonitorMessage
 from actors.periodic_tasks import Observer, PeriodicTasks
+from actors.store_watch import watching_store
 from actors.worker_pool import EngineFactory, InlineWorkerPool, WorkerPool
 from monitor.config import Config
 from monitor.errors import ConcladError, ErrorKind, is_outage, kind_of
@@ -29,7 +32,7 @@ from monitor.jobs.from_config import (
     as_fitted,
     current_version,
     open_engine_of,
-    open_existing_store,
+    open_state_to_write,
 )
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
@@ -41,6 +44,10 @@ from monitor.store.states import ClassOrigin
 from monitor.store.store import Clock
 
 T = TypeVar("T")
+
+
+class StoppedInOutage(ConcladError):
+    """Asked to stop while the store is away: a clean end, of which there is no summary."""
 
 
 class Stop:
@@ -100,13 +107,16 @@ class Waiting:
                 self.is_over()
                 return done
 
+    def is_waiting_for(self, kind: ErrorKind) -> bool:
+        return self._kind is kind
+
     def _begin(self, error: Exception) -> None:
         kind = kind_of(error)
         if self._kind is not None and self._kind is not kind:
             self.is_over()
         self._kind = kind
         if self._outages.begin(error):
-            self._say(f"{kind}.unavailable", f"waiting: {error}")
+            self.say(f"{kind}.unavailable", f"waiting: {error}")
             self.note()
 
     def is_over(self) -> None:
@@ -115,11 +125,11 @@ class Waiting:
             return
         seconds = self._outages.end(self._kind)
         if seconds is not None:
-            self._say(f"{self._kind}.back", f"the {self._kind} answers again after {seconds:.0f} s")
+            self.say(f"{self._kind}.back", f"the {self._kind} answers again after {seconds:.0f} s")
             self.note()
         self._kind = None
 
-    def _say(self, kind: str, text: str) -> None:
+    def say(self, kind: str, text: str) -> None:
         self._listener(MonitorMessage(kind, text))
 
 
@@ -163,14 +173,16 @@ def services(
                 say(f"metrics: {exporter.url}")
         except ConcladError as error:
             say(f"without metrics: {error}")
-        try:
-            stack.enter_context(WebhookSender(store, config.webhooks))
-        except ConcladError as error:
-            say(f"without webhooks: {error}")
-        try:
-            stack.enter_context(MessageSender(store, config.messages, config.desk_url))
-        except ConcladError as error:
-            say(f"without messages: {error}")
+        for what, sender in (
+            ("webhooks", lambda: WebhookSender(store, config.webhooks)),
+            ("messages", lambda: MessageSender(store, config.messages, config.desk_url)),
+        ):
+            try:
+                stack.enter_context(sender())
+            except ConcladError as error:
+                if is_outage(error):
+                    raise  # of the store: waited for, and then all of them are there
+                say(f"without {what}: {error}")
         if with_desk and config.desk.enabled:
             _open_desk(stack, config, say)
         yield observer
@@ -179,13 +191,7 @@ def services(
 def _open_desk(stack: ExitStack, config: Config, say: Say) -> None:
     from monitor.desk.server import start
 
-    try:
-        desk = start(config)
-    except ConcladError as error:
-        say(f"without a desk: {error}")
-        return
-    stack.callback(desk.stop)
-    say(f"desk: {desk.url}")
+    stack.callback(DeskKeeper(config, say, start).close)
 
 
 #: The address that stands for no Ray at all.
@@ -231,15 +237,37 @@ def run(
 
     ``services`` opens what runs beside the monitor (metrics, desk), as a context that yields
     somebody who wants to know how long things take, or None. ``clock`` takes the place of the
-    database's in tests.
+    database's in tests. Raises StoppedInOutage where it was asked to stop and cannot say what the
+    state holds.
     """
-    outages = Outages()
     stop = Stop()
-    with stopping_on_signals(stop), contextlib.ExitStack() as outer:
+    with stopping_on_signals(stop):
+        try:
+            return _run(config, stop, once, listener, open_engine, services, clock)
+        except Exception as error:
+            if not (stop.is_asked and is_outage(error)):
+                raise
+            raise StoppedInOutage(f"stopped while waiting: {error}") from error
+
+
+def _run(
+    config: Config,
+    stop: Stop,
+    once: bool,
+    listener: Listener,
+    open_engine: EngineFactory,
+    services: Services | None,
+    clock: Clock | None,
+) -> Summary:
+    outages, clock_watch = Outages(), ClockWatch()
+    with contextlib.ExitStack() as outer:
         waiting = Waiting(outages, stop, listener, forever=not once)
-        store = outer.enter_context(waiting.until_done(lambda: open_existing_store(config, clock)))
+        store = outer.enter_context(waiting.until_done(lambda: open_state_to_write(config, clock)))
         waiting.until_done(lambda: current_version(store))
         config = waiting.until_done(partial(as_fitted, config, store))
+        outer.enter_context(
+            watching_store(store.database, outages, waiting.say, waiting.is_waiting_for)
+        )
         lease = waiting.until_done(lambda: acquire_lease(store))
         outer.callback(_leave, store, lease)
         waiting.until_done(lambda: recover(store, lease))
@@ -251,7 +279,11 @@ def run(
             # The embedders have every core: products of several threads would wait for them.
             stack.enter_context(threadpool_limits(1, "blas"))
             say = partial(_say, listener)
-            observer = stack.enter_context(services(store, config, say)) if services else None
+
+            def open_services() -> Observer | None:
+                return stack.enter_context(services(store, config, say)) if services else None
+
+            observer = waiting.until_done(open_services, forever=True)
             if observer is not None:
                 observer.show_outages(outages)
             workers = stack.enter_context(_worker_pool(config, open_engine, listener))
@@ -263,7 +295,13 @@ def run(
             fingerprint = waiting.until_done(start, forever=True)
             periodic = waiting.until_done(
                 lambda: PeriodicTasks(
-                    store, config, workers, lease, observer=observer, outages=outages
+                    store,
+                    config,
+                    workers,
+                    lease,
+                    observer=observer,
+                    outages=outages,
+                    clock_watch=clock_watch,
                 )
             )
             stack.callback(periodic.close)
@@ -284,6 +322,7 @@ def run(
                     periodic=periodic,
                     outages=outages,
                     progress=waiting.is_over,
+                    clock_watch=clock_watch,
                 )
                 stop.then(coordinator.stop)
                 try:

@@ -27,7 +27,7 @@ from monitor.jobs.score_batch import corrections_revision, read_corrections
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.pipeline.pool_steps import CurrentDetector
-from monitor.pipeline.worker_tasks import ROLES, EmbedBatch, Role, Task, UpdaterTools
+from monitor.pipeline.worker_tasks import ROLES, Role, Task, UpdaterTools
 from monitor.pipeline.worker_tools import BatchEmbedder, ThumbnailReader
 from monitor.store import Store, Transaction
 from monitor.store.records import Version
@@ -306,10 +306,7 @@ class InlineWorkerPool:
             if error.kind is ErrorKind.WORKER:
                 self._replace(task.role)
             return [Done(task, error=error)]
-        except Exception as error:
-            # Whatever a library raises is the batch's fault until others fail alike.
-            if not isinstance(task, EmbedBatch):
-                raise
+        except Exception as error:  # noqa: BLE001 - whoever gave the task out judges it
             return [Done(task, error=error)]
 
     def _replace(self, role: Role) -> None:

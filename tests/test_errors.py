@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import errno
 import importlib
 import pkgutil
@@ -50,6 +52,15 @@ KINDS: dict[type[ConcladError], ErrorKind] = {
 }
 
 
+#: Exceptions that never leave the module that raises them: signals to itself, and no errors.
+INTERNAL = {
+    "monitor.images.isolated_decoding._DecoderDied",
+    "monitor.ingest.batches.Stopped",
+    "monitor.people.resettle_corrections._Moved",
+    "monitor.store.batch_commit._LostRace",
+}
+
+
 def _modules() -> Iterator[str]:
     for package in (monitor, actors):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -69,6 +80,33 @@ def test_every_error_has_the_kind_that_is_written_here() -> None:
     found = {e for e in _all(ConcladError) if e.__module__.startswith(("monitor.", "actors."))}
     assert len(found) > 60
     assert {e: e.kind for e in found if e.kind is not ErrorKind.OPERATOR} == KINDS
+
+
+def test_no_exception_is_outside_of_the_table() -> None:
+    """By the source, wherever it is written: whatever can be raised is an error with a kind."""
+    bases: dict[str, list[str]] = {}
+    names = {name for name, found in vars(builtins).items() if _is_exception(found)}
+    for package in (monitor, actors):
+        root = Path(package.__path__[0])
+        for file in root.rglob("*.py"):
+            module = ".".join(file.relative_to(root.parent).with_suffix("").parts)
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    bases[f"{module}.{node.name}"] = [ast.unparse(base) for base in node.bases]
+    written: set[str] = set()
+    while True:
+        more = {one for one, of in bases.items() if one not in written and names & set(of)}
+        if not more:
+            break
+        written |= more
+        names |= {one.rpartition(".")[2] for one in more}
+    every: set[type[ConcladError]] = {ConcladError, *_all(ConcladError)}
+    ours = {f"{error.__module__}.{error.__name__}" for error in every}
+    assert written - ours == INTERNAL
+
+
+def _is_exception(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, BaseException)
 
 
 def test_every_kind_has_one_treatment_and_every_treatment_a_kind() -> None:

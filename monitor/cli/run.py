@@ -18,7 +18,7 @@ from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, data_for_each, for_each, table
 from monitor.config import Config
 from monitor.config.load import Loaded
-from monitor.errors import is_outage
+from monitor.errors import ConcladError, is_outage
 from monitor.jobs.from_config import (
     check_detector,
     check_feed,
@@ -185,9 +185,7 @@ class RunLog:
                 try:
                     store = store or stack.enter_context(open_existing_store(config))
                     seen.append(glance(store))
-                except Exception as error:
-                    if not is_outage(error):
-                        raise
+                except ConcladError:
                     continue  # the monitor itself says so
                 looks += 1
                 text = line(seen[-1], seen[0], config, shown)
@@ -242,32 +240,56 @@ def run(
         name: _changed(config, oracle_column, address) for name, config in loaded.each().items()
     }
     for config in configs.values():
-        check_feed(config)
-        check_detector(config)
-        check_state_is_writable(config)
+        _check(config, may_wait=not once)
+    log = RunLog(output, as_json=log_format == "json")
+    summaries = _watch(configs, log, once=once, in_groups=bool(loaded.groups))
+    if not summaries:
+        return  # stopped while the store was away, which has been said
+    output.result(
+        data_for_each(summaries),
+        for_each({name: describe(summary, configs[name]) for name, summary in summaries.items()}),
+    )
+
+
+def _watch(
+    configs: Mapping[str, Config], log: RunLog, *, once: bool, in_groups: bool
+) -> dict[str, dict[str, Any]]:
+    """Run the monitor, or one for each group; what their states hold at the end."""
     # Late: what the monitor needs takes seconds to load, and a mistake should not wait for it.
     from actors.group_processes import run_groups
+    from actors.run_monitor import StoppedInOutage, services
     from actors.run_monitor import run as run_monitor
-    from actors.run_monitor import services
 
-    log = RunLog(output, as_json=log_format == "json")
-    if loaded.groups:
+    if in_groups:
         found = run_groups(
             configs,
             once=once,
             listener=lambda group, told: log.tell(told.kind, f"{group}: {told.text}", group=group),
         )
-    else:
-        # With --once nobody stays to see new questions: 'conclad desk' shows them at any time.
-        beside = partial(services, with_desk=not once)
-        watch = partial(run_monitor, once=once, services=beside)
+        return {name: summary.to_dict() for name, summary in found.items()}
+    # With --once nobody stays to see new questions: 'conclad desk' shows them at any time.
+    beside = partial(services, with_desk=not once)
+    watch = partial(run_monitor, once=once, services=beside)
+    try:
         with log.watching(configs[""], desk=not once):
-            found = {"": watch(configs[""], listener=lambda told: log.tell(told.kind, told.text))}
-    summaries = {name: summary.to_dict() for name, summary in found.items()}
-    output.result(
-        data_for_each(summaries),
-        for_each({name: describe(summary, configs[name]) for name, summary in summaries.items()}),
-    )
+            summary = watch(configs[""], listener=lambda told: log.tell(told.kind, told.text))
+    except StoppedInOutage as stopped:
+        log.tell("monitor.stopped", f"{stopped}; the next run goes on from there")
+        return {}
+    return {"": summary.to_dict()}
+
+
+def _check(config: Config, *, may_wait: bool) -> None:
+    """Raise what a person can mend, before anything is loaded.
+
+    What is only away, such as a database that starts together with the monitor, is waited for.
+    """
+    for check in (check_feed, check_detector, check_state_is_writable):
+        try:
+            check(config)
+        except ConcladError as error:
+            if not (may_wait and is_outage(error)):
+                raise
 
 
 def _changed(config: Config, oracle_column: str | None, address: str | None) -> Config:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from monitor.outages import Outage, from_note
 from monitor.store import Store
-from monitor.store.disk_space import with_full_disk
+from monitor.store.disk_space import with_disk_outage
 from monitor.store.shared_names import COORDINATOR_LEASE, OUTAGES
 
 
@@ -13,4 +13,4 @@ def shown_outages(store: Store) -> tuple[Outage, ...]:
     with store.reading() as tx:
         lease = tx.leases.get(COORDINATOR_LEASE)
         runs = lease is not None and lease.is_held(tx.now)
-        return with_full_disk(from_note(tx.notes.get(*OUTAGES)) if runs else (), store, tx.now)
+        return with_disk_outage(from_note(tx.notes.get(*OUTAGES)) if runs else (), store, tx.now)

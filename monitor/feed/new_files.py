@@ -174,7 +174,8 @@ class FeedWatch:
     def _list(self) -> Sight:
         if self._is_local:
             # Names first: what comes between them and the listing is then seen twice, never lost.
-            self._folders = dict(self._walk(self._source.root))
+            with storage_errors(self._source.location):
+                self._folders = dict(self._walk(self._source.root))
         found = self._source.survey()
         self._young = {}
         self._mind(found.files)
@@ -199,7 +200,7 @@ class FeedWatch:
     def _glance(self) -> Sight:
         with storage_errors(self._source.location):
             fresh = [file for place in list(self._folders) for file in self._fresh(place)]
-        changed = list(self._changed())
+            changed = list(self._changed())
         self._mind(fresh)
         return Sight((*fresh, *changed), is_whole=False)
 

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from monitor.config import Config
+from monitor.errors import ErrorKind, kind_of
 from monitor.feed.errors import FeedError, SourceError
 from monitor.jobs.errors import GroupNeeded, NoDetector, NotWritable, OtherBackbone, PortTaken
 from monitor.store.database import DATABASE_FILE
+from monitor.store.errors import DiskUnavailable
 from monitor.store.records import Version
 from monitor.store.snapshot_manifest import read_fingerprint, read_meta
 from monitor.store.store import Clock, Store
@@ -161,6 +163,13 @@ def open_existing_store(config: Config, clock: Clock | None = None) -> Store:
     return open_store(config, clock)
 
 
+def open_state_to_write(config: Config, clock: Clock | None = None) -> Store:
+    """The state as it is, for a process that is of no use without writing it."""
+    if (Path(config.state.dir).expanduser() / DATABASE_FILE).exists():
+        check_state_is_writable(config)
+    return open_existing_store(config, clock)
+
+
 def _is_writable(folder: Path) -> bool:
     return all(os.access(one, os.W_OK) for one in (folder, folder / DATABASE_FILE))
 
@@ -277,8 +286,15 @@ def check_backbone(config: Config) -> str:
 
 
 def check_state_is_writable(config: Config) -> None:
-    if "://" not in config.state.dir:
+    """Raise unless the state can be written; a disk that is full or read-only is an outage."""
+    if "://" in config.state.dir:
+        return
+    try:
         check_folder_is_writable(config.state.dir, "choose another with --set state.dir=FOLDER")
+    except NotWritable as error:
+        if error.__cause__ is not None and kind_of(error.__cause__) is ErrorKind.DISK:
+            raise DiskUnavailable(str(error)) from error.__cause__
+        raise
 
 
 def check_folder_is_writable(folder: str | os.PathLike[str], otherwise: str) -> None:

@@ -27,6 +27,9 @@ PLANNED_AT_ONCE = 256
 #: long. One that alone stays away for longer is passed over, and tried again behind the others.
 KEPT_IN_ORDER = timedelta(minutes=2)
 
+#: One that stays away for so long while others are read is set aside: uploads and mounts take less.
+ALONE = timedelta(minutes=10)
+
 #: A hash that no footer has.
 _OTHER = "other"
 
@@ -70,6 +73,8 @@ class FileIntake:
         self._listed: set[int] = set()
         self._waiting: dict[int, UnfinishedFile] = {}
         self._away: dict[int, datetime] = {}
+        # When a file of the feed could last be read, whatever was in it.
+        self._read_at: datetime | None = None
 
     @property
     def unfinished(self) -> int:
@@ -163,6 +168,8 @@ class FileIntake:
                 good.append(FilePlan(file.id, plan.rows, ranges, plan.digest))
             elif not self._is_worth_waiting(file, plan, now):
                 bad.append((file, plan.problem))
+            if not isinstance(plan.problem, SourceUnavailable):
+                self._read_at = now
         away = [plan.problem for plan in plans if isinstance(plan.problem, SourceUnavailable)]
         outage = away[0] if away else None
         if not good and not bad:
@@ -191,7 +198,9 @@ class FileIntake:
         """Whether a file without a footer may still get one."""
         if isinstance(plan.problem, SourceUnavailable):
             self._waiting.setdefault(file.id, wait_for(plan.file, None, now))
-            return True
+            since = self._away.setdefault(file.id, now)
+            is_alone = self._read_at is not None and self._read_at > since
+            return not is_alone or now - since < ALONE
         if not isinstance(plan.problem, FileIncomplete | FileGone):
             return False
         waiting = wait_for(plan.file, self._waiting.get(file.id), now)

@@ -10,7 +10,7 @@ time. What comes of the task is given to ``receive``, ``fail`` or ``lose``; then
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -83,7 +83,6 @@ declare("pool.after_thumbnails", "pool.in_ask", "pool.after_ask")
 declare("pool.before_conclude", "pool.after_conclude")
 declare("pool.before_settle", "pool.after_growth", "pool.after_settle")
 
-
 #: A result that does not fit what people did meanwhile is computed again so often. They cannot be
 #: quicker for ever: after that something else is wrong, and the feed must go on.
 MISFITS_MOST = 10
@@ -107,22 +106,26 @@ IDLE, MOVED, WORKING = Advanced("idle"), Advanced("moved"), Advanced("working")
 class PoolLifecycle:
     """Looks after all pools of a state. Everything that it decides is written down at once.
 
-    With ``oracle`` a column of the feed answers the questions at once.
+    With ``oracle`` a column of the feed answers at once. While ``ages_count`` says no, nothing
+    ends because it is old: the clock has jumped.
     """
 
     def __init__(
-        self, store: Store, config: Config, lease: Lease | None, *, oracle: bool = False
+        self,
+        store: Store,
+        config: Config,
+        lease: Lease | None,
+        *,
+        oracle: bool = False,
+        ages_count: Callable[[datetime], bool] = lambda now: True,
     ) -> None:
-        self._store = store
-        self._config = config
-        self._lease = lease
-        self._oracle = oracle
+        self._store, self._config, self._lease = store, config, lease
+        self._oracle, self._ages_count = oracle, ages_count
         self._task: PoolTask | None = None
         # The round that the inner loop of a pool has chosen, until its thumbnails are there.
         self._chosen: tuple[int, RoundToAsk] | None = None
         self._samples: PoolSamples | None = None
-        # Of the pool that is filling: its size and the time of its last inspection. Not durable:
-        # a monitor that starts again inspects again.
+        # Of the pool that is filling, its size and the time of its inspection; not durable.
         self._early: dict[int, tuple[int, datetime]] = {}
         # How often in a row the result of a pool's task did not fit the state any more.
         self._misfits: dict[int, int] = {}
@@ -185,8 +188,8 @@ class PoolLifecycle:
             pool = tx.pools.filling()
             if pool is None:
                 return False
-            old = tx.now - pool.opened_at >= timedelta(hours=limits.age_hours)
-        full = pool.size >= limits.size
+            age = tx.now - pool.opened_at if self._ages_count(tx.now) else timedelta()
+        full, old = pool.size >= limits.size, age >= timedelta(hours=limits.age_hours)
         if not full and not ((old or final) and pool.size >= limits.least):
             return False
         with self._step("close") as tx:
@@ -198,7 +201,7 @@ class PoolLifecycle:
         limits = self._config.pools
         with self._store.reading() as tx:
             pool = tx.pools.filling()
-            if pool is None or pool.size < limits.least:
+            if pool is None or pool.size < limits.least or not self._ages_count(tx.now):
                 return None
             now = tx.now
         size, since = self._early.get(pool.id, (0, pool.opened_at))
@@ -210,10 +213,9 @@ class PoolLifecycle:
     def _has_budget(self, pool: Pool) -> bool:
         """Whether this week's questions are not used up; if they are, it is said once."""
         with self._store.reading() as tx:
-            left = questions_left(tx, self._config.labels)
+            if questions_left(tx, self._config.labels) > 0:
+                return True
             said = tx.notes.get("monitor", "budget_exhausted_at_pool")
-        if left > 0:
-            return True
         if said != pool.id:
             with self._store.transaction(self._lease) as tx:
                 tx.notes.set("monitor", "budget_exhausted_at_pool", pool.id)
@@ -284,6 +286,7 @@ class PoolLifecycle:
     def _close_round(self, pool: Pool) -> bool:
         limit = timedelta(hours=self._config.labels.timeout_hours)
         with self._store.reading() as tx:
+            limit = limit if self._ages_count(tx.now) else timedelta.max
             if not is_over(tx, pool, limit):
                 return False
         with self._step("close_round") as tx:
@@ -345,8 +348,7 @@ class PoolLifecycle:
     def fail(self, error: BaseException) -> bool:
         """The task itself failed and would fail again: the pool is given up, the feed continues.
 
-        Returns whether a pool was given up. A class stands without its thumbnails, and a pool that
-        is still filling goes on filling.
+        Whether one was given up: a class stands without thumbnails, a pool that fills goes on.
         """
         task = self._end_task()
         self._chosen = None

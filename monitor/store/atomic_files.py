@@ -154,14 +154,24 @@ class Folder:
     """
 
     def __init__(
-        self, filesystem: pafs.FileSystem | None, root: str, *, private: bool = True
+        self,
+        filesystem: pafs.FileSystem | None,
+        root: str,
+        *,
+        private: bool = True,
+        mark: str | None = None,
     ) -> None:
-        """Without a ``filesystem`` the folder is on a local disk."""
+        """Without a ``filesystem`` the folder is on a local disk.
+
+        ``mark`` is a path that is there for as long as the folder is: without it the disk is away,
+        and nothing is made in its place.
+        """
         filesystem, root = _unwrap(filesystem, root)
         self._remote = filesystem
         self.root = root.rstrip("/")
         self.private = private
         self.is_local = filesystem is None
+        self._mark = mark
 
     @cached_property
     def filesystem(self) -> pafs.FileSystem:
@@ -205,10 +215,22 @@ class Folder:
         return f"{self.root}/{name}" if name else self.root
 
     def child(self, name: str) -> Folder:
-        return Folder(self._remote, self.path(name), private=self.private)
+        return Folder(self._remote, self.path(name), private=self.private, mark=self._mark)
+
+    def marked(self, mark: str) -> Folder:
+        """The same folder, which is away where this path is not there; only of a local disk."""
+        own = mark if self.is_local else None
+        return Folder(self._remote, self.root, private=self.private, mark=own)
 
     def __str__(self) -> str:
         return self.root
+
+    def make_mark(self) -> None:
+        """Make what marks a local folder, if it is a folder; once, when the state is opened."""
+        if self._mark is not None and not os.path.exists(self._mark):
+            with self._disk_errors():
+                mode = FOLDER_MODE if self.private else 0o777
+                _make_durable_folder(Path(self._mark), mode)
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -216,6 +238,8 @@ class Folder:
         """The size in bytes, or None when there is no such file."""
         with self._disk_errors():
             info = self.filesystem.get_file_info(self.path(name))
+        if not info.is_file:
+            self._check_mark()
         return int(info.size) if info.is_file else None
 
     def read(self, name: str) -> bytes:
@@ -240,6 +264,8 @@ class Folder:
         cut = len(self.root) + 1
         with self._disk_errors():
             infos = self.filesystem.get_file_info(selector)
+        if not infos:
+            self._check_mark()
         found = [
             FolderEntry(info.path[cut:], int(info.size), _utc(info.mtime))
             for info in infos
@@ -318,6 +344,12 @@ class Folder:
             self.filesystem.delete_dir(self.path(name))
 
     @contextlib.contextmanager
+    def reading(self, name: str) -> Iterator[pafs.NativeFile]:
+        """A file, open for reads at any position."""
+        with self._disk_errors(), self.filesystem.open_input_file(self.path(name)) as file:
+            yield file
+
+    @contextlib.contextmanager
     def _disk_errors(self) -> Iterator[None]:
         """Say in our words that the disk or bucket is full, read-only or away.
 
@@ -325,7 +357,10 @@ class Folder:
         """
         try:
             yield
-        except (FileNotFoundError, FileExistsError):
+        except FileNotFoundError:
+            self._check_mark()
+            raise
+        except FileExistsError:
             raise
         except OSError as error:
             theirs = not self.is_local and error.errno is None
@@ -337,6 +372,14 @@ class Folder:
                 f"{self.root}: the state's disk takes no more ({' '.join(str(error).split())}); "
                 "free some space on it, or make it writable again"
             ) from error
+
+    def _check_mark(self) -> None:
+        """Raise where not a file is missing, but the whole folder: renamed, or not mounted."""
+        if self._mark is not None and not os.path.exists(self._mark):
+            raise DiskUnavailable(
+                f"{self.root}: the folder of the state is away ({self._mark} is not there); mount "
+                "it, or bring it back"
+            )
 
     @contextlib.contextmanager
     def _sink(self, name: str) -> Iterator[IO[bytes]]:
@@ -354,8 +397,10 @@ class Folder:
             os.fsync(file.fileno())
 
     def _make_parent(self, name: str) -> None:
-        mode = FOLDER_MODE if self.private else 0o777
-        _make_durable_folder(Path(self.path(name)).parent, mode)
+        parent = Path(self.path(name)).parent
+        if not parent.is_dir():
+            self._check_mark()
+            _make_durable_folder(parent, FOLDER_MODE if self.private else 0o777)
 
     def _move(self, source: str, target: str) -> None:
         if not self.is_local:

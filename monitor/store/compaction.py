@@ -265,6 +265,6 @@ class _Merged:
     def _pieces(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         wanted = None if columns is None else list(columns)
         for name in self._names:
-            with self._folder.filesystem.open_input_file(self._folder.path(name)) as file:
+            with self._folder.reading(name) as file:
                 for piece in pq.ParquetFile(file).iter_batches(columns=wanted):
                     yield piece if wanted else completed(piece, self._schema)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -35,6 +36,7 @@ from monitor.store.errors import (
     StoreError,
     StoreUnreachable,
 )
+from monitor.store.file_modes import make_private_file
 
 DATABASE_FILE = "conclad.db"
 
@@ -83,6 +85,8 @@ class Database:
         self.url = url
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self._engine = _engine(url, read_only=read_only)
+        self._since: dict[int, float] = {}
+        """Threads that are in a transaction, and since when."""
 
     @property
     def where(self) -> str:
@@ -110,6 +114,8 @@ class Database:
         An error that comes while the transaction commits leaves open whether it did: callers
         that wait and try again must be safe to repeat, which those of the store are.
         """
+        thread = threading.get_ident()
+        self._since.setdefault(thread, time.monotonic())
         try:
             with self._engine.connect() as connection:
                 connection = connection.execution_options(**{_WRITES: writes})
@@ -120,6 +126,13 @@ class Database:
             if explained is None:
                 raise
             raise explained from error
+        finally:
+            self._since.pop(thread, None)
+
+    def busy_seconds(self, thread: int) -> float:
+        """For how long a thread has been in its transaction; 0 if it is in none."""
+        since = self._since.get(thread)
+        return 0.0 if since is None else time.monotonic() - since
 
     def _explain(self, error: Exception, writes: bool) -> StoreError | None:
         """What is wrong with the database; None if something is wrong with the statement."""
@@ -243,7 +256,20 @@ def _engine(url: URL, *, read_only: bool) -> Engine:
 
 
 def _sqlite_engine(url: URL) -> Engine:
-    engine = sqlalchemy.create_engine(url)
+    """On a file that is made now if it is not there, and never later.
+
+    While the folder is away (renamed, not mounted) an empty file in its place would be taken for
+    the state.
+    """
+    file = Path(str(url.database))
+    if file.parent.is_dir() and not file.exists():
+        with contextlib.suppress(OSError):  # opening it says what is wrong
+            make_private_file(file)
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(f"{file.as_uri()}?mode=rw", uri=True, check_same_thread=False)
+
+    engine = sqlalchemy.create_engine(url, creator=connect)
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: Any) -> None:

@@ -29,6 +29,7 @@ class Disk:
     free: int
     size: int
     inodes: float | None = None
+    is_read_only: bool = False
 
     @property
     def is_full(self) -> bool:
@@ -54,21 +55,35 @@ def disk_of(store: Store) -> Disk | None:
         disks = [_disk_at(place) for place in places]
     except OSError:
         return None
-    return min(disks, key=lambda disk: (not disk.is_full, disk.free), default=None)
+    return min(disks, key=_order, default=None)
+
+
+def _order(disk: Disk) -> tuple[bool, bool, int]:
+    return not disk.is_read_only, not disk.is_full, disk.free
 
 
 def _disk_at(place: Path) -> Disk:
     found = os.statvfs(place)
     # Some file systems make inodes as they need them, and count none.
     inodes = found.f_favail / found.f_files if found.f_files else None
-    return Disk(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, inodes)
+    return Disk(
+        found.f_bavail * found.f_frsize,
+        found.f_blocks * found.f_frsize,
+        inodes,
+        is_read_only=bool(found.f_flag & os.ST_RDONLY),
+    )
 
 
-def with_full_disk(noted: tuple[Outage, ...], store: Store, now: datetime) -> tuple[Outage, ...]:
-    """Outages that the monitor noted, and a full disk, on which nobody can note anything."""
+def with_disk_outage(noted: tuple[Outage, ...], store: Store, now: datetime) -> tuple[Outage, ...]:
+    """Outages that the monitor noted, and a disk on which it cannot: full or read-only."""
     disk = disk_of(store)
-    if disk is None or not disk.is_full or any(one.kind is ErrorKind.DISK for one in noted):
+    if disk is None or any(one.kind is ErrorKind.DISK for one in noted):
         return noted
-    what = "inode" if disk.inodes == 0 else "space"
-    sentence = f"{store.folder}: no {what} is left on the disk of the state"
+    if disk.is_read_only:
+        sentence = f"{store.folder}: the disk of the state is read-only"
+    elif disk.is_full:
+        what = "inode" if disk.inodes == 0 else "space"
+        sentence = f"{store.folder}: no {what} is left on the disk of the state"
+    else:
+        return noted
     return (*noted, Outage(ErrorKind.DISK, sentence, now))

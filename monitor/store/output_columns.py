@@ -331,7 +331,7 @@ def write_table(folder: Folder, name: str, found: pa.Table) -> Staged:
 
 def read_table(folder: Folder, name: str, columns: Sequence[str] | None = None) -> pa.Table:
     """A file, or some of its columns; one that is newer than the file is empty."""
-    with folder.filesystem.open_input_file(folder.path(name)) as file:
+    with folder.reading(name) as file:
         parquet = pq.ParquetFile(file)
         if columns is None:
             return parquet.read()
@@ -344,7 +344,7 @@ def read_table(folder: Folder, name: str, columns: Sequence[str] | None = None) 
 
 def count_rows(folder: Folder, name: str) -> int:
     """From the footer alone."""
-    with folder.filesystem.open_input_file(folder.path(name)) as file:
+    with folder.reading(name) as file:
         return int(pq.ParquetFile(file).metadata.num_rows)
 
 

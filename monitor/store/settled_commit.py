@@ -254,7 +254,7 @@ def row_groups(
     folder: Folder, name: str, may: dict[str, May]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The row groups of a file that may hold wanted rows, each with the number of its first row."""
-    with folder.filesystem.open_input_file(folder.path(name)) as opened:
+    with folder.reading(name) as opened:
         file = pq.ParquetFile(opened)
         start = 0
         for index in range(file.metadata.num_row_groups):

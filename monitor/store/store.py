@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import Connection, Table, delete, insert, select, update
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.engine import URL
 
 from monitor.store.atomic_files import Folder, declare, fault_point
 from monitor.store.commit_records import Outputs, SeenImages
@@ -368,8 +369,11 @@ class Store:
         place = files if files is not None else _folder_of(where, url.database, url.drivername)
         if url.drivername == "sqlite" and not read_only:
             make_database_file(Path(str(url.database)))
-        store = cls(Database(url, read_only=read_only), Folder.at(place, fs), clock)
+        folder = Folder.at(place, fs)
+        store = cls(Database(url, read_only=read_only), folder.marked(_mark_of(folder, url)), clock)
         try:
+            if not read_only:
+                store.folder.make_mark()
             now = clock() if clock else datetime.now(UTC)
             if read_only:
                 with store.database.read() as connection:
@@ -475,6 +479,14 @@ def promises(tx: Transaction, staged: list[str]) -> dict[str, str]:
             )
             found.update({row.staged: row.name for row in rows})
     return found
+
+
+def _mark_of(folder: Folder, url: URL) -> str:
+    """What is there for as long as the folder is: its database, else a folder in it."""
+    file = Path(str(url.database))
+    if url.drivername == "sqlite" and Path(folder.root) == file.parent:
+        return str(file)
+    return folder.path(STAGING)
 
 
 def _folder_of(where: str | Path, database: str | None, driver: str) -> str | Path:

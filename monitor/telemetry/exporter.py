@@ -39,6 +39,9 @@ from monitor.telemetry.store_reading import TruthReader
 #: Two scrapers, or a person who reloads the page, share one look at the store.
 CACHE_SECONDS = 1.0
 
+#: A store that has not answered by then is down for this page: Prometheus waits ten seconds.
+PATIENCE_SECONDS = 5.0
+
 #: Readers at a time, each a thread for as long as it takes; the next ones are turned away.
 MOST_READERS = 64
 
@@ -179,6 +182,8 @@ class _Truth(Collector):
         self._lock = threading.Lock()
         self._page: tuple[Metric, ...] = ()
         self._read_at = float("-inf")
+        self._reading: threading.Thread | None = None
+        self._found: tuple[Sequence[Family], set[ErrorKind]] = ((), set())
 
     def collect(self) -> Iterable[Metric]:
         with self._lock:
@@ -189,18 +194,7 @@ class _Truth(Collector):
 
     def _look(self) -> Iterator[Family]:
         began = time.monotonic()
-        try:
-            truth = self._reader.read()
-            shown = self._cap.apply(truth.sources)
-        except _UNREADABLE:
-            found: Sequence[Family] = ()
-            noted: set[ErrorKind] = set()
-        else:
-            noted = {outage.kind for outage in truth.outages}
-            found = tuple(families(truth, shown))
-            # A store that is read and cannot be written just now is tried again at the next look.
-            with suppress(*_UNREADABLE):
-                self._reader.keep_pace()
+        found, noted = self._ask()
         seconds = time.monotonic() - began
         yield from page_families(
             self._settings,
@@ -212,6 +206,28 @@ class _Truth(Collector):
             else noted,
         )
         yield from found
+
+    def _ask(self) -> tuple[Sequence[Family], set[ErrorKind]]:
+        """What the store says, and what it says is away; nothing if it does not answer in time.
+
+        A server that hangs is asked once, by a thread that nobody waits for any longer.
+        """
+        if self._reading is not None and self._reading.is_alive():
+            return (), set()
+        self._found = (), set()
+        self._reading = threading.Thread(target=self._read, name="conclad-truth", daemon=True)
+        self._reading.start()
+        self._reading.join(PATIENCE_SECONDS)
+        return ((), set()) if self._reading.is_alive() else self._found
+
+    def _read(self) -> None:
+        with suppress(*_UNREADABLE):
+            truth = self._reader.read()
+            shown = self._cap.apply(truth.sources)
+            noted = {outage.kind for outage in truth.outages}
+            self._found = tuple(families(truth, shown)), noted
+            # A store that is read and cannot be written just now is tried again at the next look.
+            self._reader.keep_pace()
 
 
 class _WithoutCreated(Collector):

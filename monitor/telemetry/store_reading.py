@@ -12,7 +12,7 @@ from typing import Any
 
 from monitor.outages import Outage, from_note
 from monitor.store import Store, Transaction
-from monitor.store.disk_space import with_full_disk
+from monitor.store.disk_space import with_disk_outage
 from monitor.store.errors import StoreError
 from monitor.store.image_account import Account, account
 from monitor.store.records import ClassRow, Count, Event, Publication, Question, Version
@@ -118,7 +118,7 @@ class TruthReader:
             totals={(c.name, c.label): c.value for c in seen.counters if not c.source},
             account=sums,
             quarantined=seen.quarantined,
-            outages=with_full_disk(
+            outages=with_disk_outage(
                 seen.outages if seen.coordinator.running else (), self._store, seen.now
             ),
         )

@@ -46,13 +46,18 @@ def test_an_outage_of_the_store_is_no_mistake_of_the_person() -> None:
 
 
 @pytest.mark.parametrize(
-    ("disk", "what"), [(Disk(0, 1 << 30, 0.5), "space"), (Disk(1 << 29, 1 << 30, 0.0), "inode")]
+    ("disk", "what"),
+    [
+        (Disk(0, 1 << 30, 0.5), "no space is left on the disk of the state"),
+        (Disk(1 << 29, 1 << 30, 0.0), "no inode is left on the disk of the state"),
+        (Disk(1 << 29, 1 << 30, 0.5, is_read_only=True), "the disk of the state is read-only"),
+    ],
 )
-def test_a_full_disk_is_seen_although_nobody_can_note_it(
+def test_a_disk_that_takes_nothing_is_seen_although_nobody_can_note_it(
     store: Store, client: Client, monkeypatch: pytest.MonkeyPatch, disk: Disk, what: str
 ) -> None:
     monkeypatch.setattr(monitor.store.disk_space, "disk_of", lambda store: disk)
-    assert f"no {what} is left on the disk of the state" in client.get("/").text
+    assert what in client.get("/").text
     truth = TruthReader(store).read()
     assert [outage.kind for outage in truth.outages] == [ErrorKind.DISK]
-    assert any(f"no {what} is left" in line for line in describe(truth).splitlines())
+    assert any(what in line for line in describe(truth).splitlines())

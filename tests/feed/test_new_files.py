@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -11,7 +12,7 @@ import pytest
 from pyarrow import fs
 
 from monitor.feed import new_files as watching
-from monitor.feed.errors import SourceMissing
+from monitor.feed.errors import SourceMissing, SourceUnavailable
 from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.new_files import TICK_SECONDS, YOUNG_SECONDS, FeedWatch, Sight
 
@@ -200,3 +201,28 @@ def test_new_files_do_not_wait_for_a_long_listing(
     assert [(file.path, file.size) for file in seen] == [("new.parquet", 9)]
     # The listing may have met the file before it grew: what a glance saw since is what it shows.
     assert sight.files == FeedStorage.at(feed).list()
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.ESTALE, errno.ENOTCONN, errno.EIO])
+def test_a_mount_that_fails_under_a_look_is_the_feeds(
+    watch: FeedWatch, feed: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Also while a young file is looked at again, and while folders are read for the first time."""
+    touch(feed / "cam-1" / "young.parquet")
+    watch.look()
+    stat = os.stat
+
+    def fail(path: str, **options: bool) -> os.stat_result:
+        if str(path).endswith(("young.parquet", "cam-1")):
+            raise OSError(code, os.strerror(code))
+        return stat(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", fail)
+        with pytest.raises(SourceUnavailable):
+            watch.look()
+        watch.postpone(0.0)
+        with pytest.raises(SourceUnavailable):
+            watch.look()
+    watch.postpone(0.0)
+    assert names(watch.look()) == ["cam-1/old.parquet", "cam-1/young.parquet"]

@@ -213,3 +213,33 @@ def test_a_file_that_alone_stays_away_does_not_stop_the_feed(
     assert {batch.file_id for batch in feed.batches()} == {1, 3}
     assert feed.intake.plan().batches
     assert {batch.file_id for batch in feed.batches()} == {1, 2, 3}
+
+
+def test_a_file_that_nobody_may_read_is_set_aside_once_others_are_read(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not while everything is away, however long that takes."""
+    feed.write("1.parquet")
+    feed.enter()
+    opened, everything = FeedStorage.open, [True]
+
+    def away(storage: FeedStorage, path: str) -> Any:
+        if everything[0] or path == "1.parquet":
+            raise SourceUnavailable("permission denied")
+        return opened(storage, path)
+
+    monkeypatch.setattr(FeedStorage, "open", away)
+    feed.write("2.parquet", first=100)
+    feed.enter()
+    for _ in range(3):
+        assert feed.intake.plan().problems == ()
+        feed.clock.now += timedelta(hours=1)
+    everything[0] = False
+    assert feed.intake.plan().batches, "the second file"
+    feed.clock.now += timedelta(minutes=1)
+    feed.write("3.parquet", first=200)
+    feed.enter()
+    said = [*feed.intake.plan().problems, *feed.intake.plan().problems]
+    assert said == ["permission denied"]
+    assert feed.states()["1.parquet"] is FileState.QUARANTINED
+    assert {batch.file_id for batch in feed.batches()} == {2, 3}

@@ -334,3 +334,31 @@ def test_on_loopback_only_names_of_this_machine_are_answered(store: Store) -> No
         foreign = urllib.request.Request(url, headers={"Host": "metrics.example.org"})
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.urlopen(foreign, timeout=10)
+
+
+def test_a_store_that_hangs_is_down_for_the_page(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen server answers nothing; Prometheus would give the whole page up."""
+    feeding.fit(store)
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(module, "CACHE_SECONDS", 0.0)
+    read, thaws = TruthReader.read, threading.Event()
+
+    def frozen(reader: TruthReader) -> object:
+        assert thaws.wait(60)
+        return read(reader)
+
+    with Exporter(store, ANY_PORT) as exporter:
+        assert exporter.url is not None
+        with monkeypatch.context() as patched:
+            patched.setattr(TruthReader, "read", frozen)
+            for _ in range(3):
+                page = Page(exporter.url)
+                assert (page.get("store_up"), page.get("outage", kind="store")) == (0, 1)
+            hanging = [t for t in threading.enumerate() if t.name == "conclad-truth"]
+            assert len(hanging) == 1, "asked once"
+            thaws.set()
+            hanging[0].join(60)
+        page = Page(exporter.url)
+        assert (page.get("store_up"), page.get("detector_version")) == (1, 1)
