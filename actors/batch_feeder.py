@@ -112,6 +112,8 @@ class BatchFeeder:
             return False
         if time.monotonic() < self._plan_not_before:
             return False
+        if self.unfinished:
+            self._void(self._intake.look_again())
         found = self._intake.plan(final=True)
         if found.batches:
             self._pending.read_again()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -183,11 +184,30 @@ class FileIntake:
         problems = tuple(str(problem) for _, problem in bad)
         return IntakeResult(batches=len(batches), problems=problems, outage=outage)
 
+    def look_again(self) -> IntakeResult:
+        """Enter what was unfinished as it is now: whoever wrote it may be through."""
+        now: list[FeedFile] = []
+        for waiting in self._waiting.values():
+            with contextlib.suppress(FeedError):  # the next listing will tell
+                found = self._source.stat(waiting.file.path)
+                if found != waiting.file:
+                    now.append(found)
+        return self.register(now, whole=False, again=True) if now else IntakeResult()
+
     def _due(self, tx: Transaction, final: bool) -> list[FileRow]:
-        """New files, those that were unfinished at the last look behind the others."""
+        """New files, those that were unfinished at the last look behind the others.
+
+        At the end only such of them as have changed since.
+        """
         found = tx.files.in_state(FileState.NEW, limit=PLANNED_AT_ONCE + len(self._waiting))
         fresh = [file for file in found if file.id not in self._waiting]
-        return fresh[:PLANNED_AT_ONCE] or ([] if final else found[:PLANNED_AT_ONCE])
+        rest = [file for file in found if not (final and self._is_as_it_was(file))]
+        return (fresh or rest)[:PLANNED_AT_ONCE]
+
+    def _is_as_it_was(self, file: FileRow) -> bool:
+        """Whether a file was unfinished at the last look, and nobody has written to it since."""
+        waiting = self._waiting.get(file.id)
+        return waiting is not None and waiting.file == FeedFile(file.path, file.size, file.mtime_ns)
 
     def _holds_others(self, file: FileRow, now: datetime) -> bool:
         """Whether what follows a file that cannot be reached waits for it."""

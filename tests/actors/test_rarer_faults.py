@@ -21,6 +21,7 @@ import monitor.pipeline.worker_tasks
 from actors.desk_keeper import DeskKeeper
 from actors.run_monitor import StoppedInOutage, run
 from actors.store_watch import watching_store
+from monitor.backbones.engine import Images
 from monitor.config import Config
 from monitor.desk.errors import CannotStart
 from monitor.desk.server import Handle
@@ -28,12 +29,14 @@ from monitor.errors import ErrorKind
 from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.new_files import FeedWatch, Sight
 from monitor.images.errors import DecodersFailed
+from monitor.jobs.from_config import open_engine_of
 from monitor.outages import Outages
 from monitor.pipeline.pool_inspection import PoolInspection, inspect_pool
 from monitor.store import Store
 from monitor.store.database import Database
 from monitor.store.errors import StoreUnreachable
-from tests.actors.story import Story, tell_story
+from tests.actors.engines import Around
+from tests.actors.story import Story, expected_ids, image_ids, tell_story
 from tests.actors.test_faults import (
     assert_as_undisturbed,
     copied,
@@ -75,6 +78,30 @@ def test_the_folder_of_the_state_is_away(
     )
     assert {"disk.unavailable", "disk.back"} <= set(heard)
     assert_as_undisturbed(config, summary, undisturbed)
+
+
+def test_a_planned_file_is_cut_short_and_written_again(
+    config: Config, undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
+    """A run over what is there looks again before it ends."""
+    last = tmp_path / "feed" / "003.parquet"
+    whole = last.read_bytes()
+
+    def strike() -> None:
+        last.write_bytes(whole[: len(whole) // 2])
+
+    calls = iter(range(1, 1_000_000))
+
+    def before(_: Images) -> None:
+        number = next(calls)
+        if number == 4:
+            strike()
+        if number == 10:
+            last.write_bytes(whole)
+
+    summary = run(config, once=True, open_engine=lambda one: Around(open_engine_of(one), before))
+    assert (summary.pending, summary.unaccounted) == (0, 0)
+    assert sorted(image_ids(Path(config.state.dir))) == expected_ids()
 
 
 @pytest.mark.parametrize("days", [1, -1, 400])
