@@ -34,8 +34,9 @@ SWITCH_SECONDS = 0.0005
 database or a socket. A request does so some fifty times, so Python's 5 ms would be a quarter of a
 second beside a large import."""
 
-START_SECONDS = 60.0
-"""A crowded machine imports slowly; longer than this means that something hangs."""
+START_SECONDS = 300.0
+"""A crowded machine imports slowly; longer than this means that something hangs. The monitor does
+not wait for it."""
 
 STOP_SECONDS = 10.0
 """Requests in progress take milliseconds; what is still there after this is ended by force."""
