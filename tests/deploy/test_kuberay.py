@@ -415,11 +415,15 @@ def test_alerts_and_dashboards_are_those_of_the_repository(overlay: str) -> None
         for group in yaml.safe_load(file.read_text())["groups"]
     ]
     assert rule["spec"]["groups"] == groups, "run: python deploy/kuberay/write_prometheus_rule.py"
-    shown = {
-        name: json.loads(text)
+    boards = [
+        manifest
         for manifest in of_kind(overlay, "ConfigMap")
         if manifest["metadata"].get("labels", {}).get("grafana_dashboard") == "1"
-        for name, text in manifest["data"].items()
+    ]
+    shown = {name: json.loads(text) for one in boards for name, text in one["data"].items()}
+    # By their own names: after an upgrade those of before would otherwise be shown, too.
+    assert {one["metadata"]["name"] for one in boards} == {
+        Path(name).stem.replace("conclad", "conclad-dashboard") for name in shown
     }
     kept = {
         file.name: json.loads(file.read_text())

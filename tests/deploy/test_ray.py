@@ -32,6 +32,10 @@ def test_the_head_takes_no_work_and_every_node_wants_the_token() -> None:
     [_, head] = loaded["head_start_ray_commands"]
     [_, worker] = loaded["worker_start_ray_commands"]
     assert "--num-cpus=0" in head
+    # The launcher sets RAY_HEAD_IP for workers; on the head it is empty, and Ray refuses that.
+    assert "RAY_HEAD_IP" not in head
+    assert f"--node-ip-address={loaded['provider']['head_ip']} " in head
+    assert "--address=$RAY_HEAD_IP:6379 " in worker
     assert "--dashboard-host=127.0.0.1" in head
     for command in (head, worker):
         assert "RAY_AUTH_MODE=token" in command
