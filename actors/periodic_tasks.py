@@ -27,6 +27,8 @@ from monitor.store.shared_names import HEARTBEAT, OUTAGES, SOURCES
 
 #: How often the heartbeat and the readings by source are written.
 NOTES_SECONDS = 5.0
+#: The readings of more sources than this are noted each half minute: who is silent is seen in time.
+SOURCES_AT_ONCE, SOURCES_SECONDS = 1000, 30.0
 #: Small output files are merged after so many commits, those of earlier runs included.
 COMPACT_AFTER = 500
 #: How often a piece of what is old is forgotten: all digests come up once a day.
@@ -69,6 +71,7 @@ class PeriodicTasks:
         self._clock = clock
         self._clock_watch = clock_watch or ClockWatch()
         self._noted = -float("inf")
+        self._noted_sources = clock()
         # Source and time of capture of what was committed since the last note.
         self._captured: list[pa.Table] = []
         self._restarts: dict[str, int] = {}
@@ -132,16 +135,17 @@ class PeriodicTasks:
 
     def finish(self) -> None:
         """A clean end: what was still to be noted, and that we stop."""
-        self._note(0)
+        self._note(0, final=True)
         with self._store.transaction(self._lease) as tx:
             tx.events.append("monitor.stopped", {"owner": self._lease.owner})
 
     def close(self) -> None:
         self._background.shutdown(wait=True)
 
-    def _note(self, unfinished: int) -> None:
+    def _note(self, unfinished: int, *, final: bool = False) -> None:
         restarts, outages = self._workers.restarts(), self._outages.as_note()
-        readings = _by_source(self._captured, before=self._wall() + AHEAD_MOST)
+        captured = self._captured if final or self._sources_are_due() else []
+        readings = _by_source(captured, before=self._wall() + AHEAD_MOST)
         with self._store.transaction(self._lease) as tx:
             before = tx.notes.get_many(SOURCES, [source for source, _, _ in readings])
             now = tx.now.isoformat()
@@ -161,8 +165,17 @@ class PeriodicTasks:
             # A file that nobody has opened yet is at least one batch.
             unopened = tx.counts.new_files(UNOPENED_MOST)
             tx.notes.set(*HEARTBEAT, self._heartbeat(tx, unfinished, waiting))
-        self._captured, self._restarts, self._noted_outages = [], restarts, outages
+        if captured:
+            self._captured, self._noted_sources = [], self._clock()
+        self._restarts, self._noted_outages = restarts, outages
         self._workers.scale(waiting + unopened)
+
+    def _sources_are_due(self) -> bool:
+        """Whether few have sent since the last note, or the last note of many is long ago."""
+        if self._clock() - self._noted_sources >= SOURCES_SECONDS or not self._captured:
+            return True
+        sources = pa.chunked_array([c for one in self._captured for c in one["source_id"].chunks])
+        return bool(pc.count_distinct(sources).as_py() <= SOURCES_AT_ONCE)
 
     def _heartbeat(self, tx: Any, unfinished: int, waiting: int) -> dict[str, Any]:
         labels = self._config.labels.per_week

@@ -31,7 +31,7 @@ def drift(sources: tuple[str, ...], loaded: Loaded, output: Output) -> None:
     shown = {name: kept[name]["verdict"] for name in (sources or kept) if name in kept}
     missing = [name for name in sources if name not in kept]
     for name in missing:
-        output.note(f"nothing has been seen of source {name!r}")
+        output.note(f"too little has been seen of source {name!r}")
     lines = [line(name, verdict) for name, verdict in shown.items()]
     if not lines and not missing:
         lines = ["No source has been watched yet; drift is judged when a pool closes."]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -27,7 +28,7 @@ from monitor.novelty.robust.class_posterior import (
 )
 from monitor.novelty.robust.pool_belief import PlacedPool, believed, unanswered
 from monitor.novelty.robust.settings import RobustSettings
-from monitor.novelty.trigger.pool_novelty import measure_novelty
+from monitor.novelty.trigger.pool_novelty import Measure, measure_novelty
 
 Verdict = Literal["known", "new", "shifted", "undecided"]
 By = Literal["person", "spread", "score", "pool"]
@@ -72,6 +73,7 @@ def settle_pool(
     sources: Sequence[str] = (),
     shifted: Collection[str] = (),
     seed: int = 0,
+    measure: Measure = measure_novelty,
 ) -> SettledVerdicts:
     """Settle a pool that is over.
 
@@ -98,7 +100,9 @@ def settle_pool(
     in_doubt = doubted(detector, found)
     unusual = _Unusual.none(len(features))
     if found.names or not in_doubt.any():
-        unusual = _unusual(detector, features, names, explained, shifted, seed)
+        unusual = _unusual(
+            detector, features, names, explained, shifted, partial(measure, seed=seed)
+        )
     if found.names:
         # A name that people gave explains what is odd.
         unusual.odd[:] = False
@@ -231,13 +235,13 @@ def _unusual(
     sources: np.ndarray,
     explained: Bools,
     shifted: Collection[str],
-    seed: int,
+    measure: Measure,
 ) -> _Unusual:
     """Measure the pool; images of a shifted source cannot be compared with clean references."""
     found = _Unusual.none(len(pool))
     clean = ~np.isin(sources, list(shifted))
     if clean.any():
-        seen = measure_novelty(detector, pool[clean], sources[clean].tolist(), seed=seed)
+        seen = measure(detector, pool[clean], sources[clean].tolist())
         power = _settings(detector).unusual
         found.times[clean] = _density(seen.p_known, power)
         found.odd[clean] = seen.novel

@@ -16,7 +16,7 @@ from monitor.novelty.drift.shift_correction import ShiftCorrection, correction_o
 from monitor.novelty.drift.source_drift import DriftSettings, DriftVerdict, Sketch
 from monitor.novelty.drift.source_state import packed, unpacked
 from monitor.novelty.trigger.decision import Evidence
-from monitor.novelty.trigger.pool_novelty import measure_novelty
+from monitor.novelty.trigger.pool_novelty import Measure, measure_novelty
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +44,7 @@ class PoolInspection:
     verdicts: dict[str, DriftVerdict]
     states: dict[str, str]
     judged: tuple[str, ...]
-    """The sources with a verdict of this pool; the others showed too little and keep theirs."""
+    """The sources with a verdict of this pool; others showed too little and keep what they had."""
     corrections: dict[str, ShiftCorrection] = field(default_factory=dict)
     calm: tuple[str, ...] = ()
 
@@ -58,6 +58,7 @@ def inspect_pool(
     settings: DriftSettings,
     *,
     seed: int = 0,
+    measure: Measure = measure_novelty,
 ) -> PoolInspection:
     """Weigh a pool, source by source."""
     names = sources.astype(str)
@@ -81,16 +82,12 @@ def inspect_pool(
     if clean.any():
         # Shift blurs as well as moves, so beside clean references everything shifted looks new;
         # of such a source only what the shift leaves unexplained counts.
-        seen = measure_novelty(sketch.detector, features[clean], names[clean].tolist(), seed=seed)
+        seen = measure(sketch.detector, features[clean], names[clean].tolist(), seed=seed)
         strength, references = seen.strength, seen.references
         rows = rows_by_source(names[clean].tolist())
         novel |= {source: int(seen.novel[mine].sum()) for source, mine in rows.items()}
     calibration = sketch.detector.fre_calibration
-    judged = {
-        source: None
-        for source in found.verdicts
-        if source not in past.states or found.states[source]["waiting"] is None
-    }
+    judged = tuple(s for s in found.verdicts if found.states[s]["waiting"] is None)
     return PoolInspection(
         seen=Evidence(
             strength=strength,
@@ -101,7 +98,8 @@ def inspect_pool(
         images={source: part.samples for source, part in parts.items()},
         novel=novel,
         explained={source: part.explained for source, part in parts.items() if part.explained},
-        verdicts={s: v for s, v in found.verdicts.items() if s in judged or v.shifted},
+        verdicts={s: found.verdicts[s] for s in judged}
+        | {s: v for s, v in found.verdicts.items() if v.shifted},
         states={source: packed(state) for source, state in found.states.items()},
         corrections={
             source: correction_of(
@@ -118,7 +116,7 @@ def inspect_pool(
             for source, part in parts.items()
             if not part.shifted and part.samples >= settings.least_images
         ),
-        judged=tuple(judged),
+        judged=judged,
     )
 
 

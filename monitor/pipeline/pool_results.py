@@ -15,6 +15,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from monitor.config.schema import GateSection
 from monitor.novelty.class_growth import GrownClass
 from monitor.novelty.inner_loop import Discovery
@@ -37,6 +39,7 @@ from monitor.store import (
     commit_settled,
     commit_version,
 )
+from monitor.store.counters import SourceSteps
 from monitor.store.exemplars import (
     Exemplar,
     Unpainted,
@@ -288,7 +291,6 @@ def commit_settlement(
         "probability": settled.probability,
         "by": list(settled.by),
     }
-    by_verdict = Counter(zip(samples.sources.tolist(), settled.verdicts, strict=True))
     new = Counter(
         names.get(c, c)
         for c, verdict in zip(settled.classes, settled.verdicts, strict=True)
@@ -300,10 +302,7 @@ def commit_settlement(
         1,
         settled_table(samples, version, columns),
         reason="the pool is over",
-        counts=[
-            Count("settled", source, verdict, number)
-            for (source, verdict), number in sorted(by_verdict.items())
-        ],
+        steps=[_by_source(samples.sources, settled.verdicts)],
         events=[
             Occurrence(
                 "pool.settled",
@@ -317,3 +316,15 @@ def commit_settlement(
         ],
         lease=lease,
     )
+
+
+def _by_source(sources: np.ndarray, verdicts: Sequence[str]) -> SourceSteps:
+    """How many images of each source were settled in which way."""
+    names, index = np.unique(sources.astype(np.str_), return_inverse=True)
+    given = np.asarray(verdicts, dtype=np.str_)
+    rises = {}
+    for verdict in sorted(set(verdicts)):
+        counts = np.bincount(index[given == verdict], minlength=len(names))
+        present = np.flatnonzero(counts)
+        rises["settled", verdict] = (present, counts[present].astype(float))
+    return SourceSteps(names.tolist(), rises)

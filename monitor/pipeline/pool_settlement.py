@@ -15,6 +15,7 @@ from monitor.novelty.arrays import Floats
 from monitor.novelty.class_growth import GrownClass, grow_classes
 from monitor.novelty.detector import Detector
 from monitor.novelty.settle_pool import SettledVerdicts, settle_pool
+from monitor.novelty.trigger.pool_novelty import Measure, measure_novelty
 from monitor.pipeline.version_gate import GateReport, compare_versions
 
 
@@ -56,7 +57,12 @@ def growth_key(pool_id: int) -> str:
 
 
 def settle(
-    state: SettlementInput, base: Detector, current: Detector, features: Floats
+    state: SettlementInput,
+    base: Detector,
+    current: Detector,
+    features: Floats,
+    *,
+    measure: Measure = measure_novelty,
 ) -> PoolSettlement:
     """Settle a pool with ``base``, the detector that it was asked about with.
 
@@ -69,6 +75,7 @@ def settle(
         sources=state.sources,
         shifted=state.shifted,
         seed=state.seed,
+        measure=measure,
     )
     growth = None
     if not state.grown:

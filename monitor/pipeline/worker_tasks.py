@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
+from monitor.novelty.trigger.pool_novelty import Measure, MeasuredPools
 from monitor.pipeline.inner_loop_driver import (
     InnerLoopDriver,
     LoopConclusion,
@@ -42,11 +44,16 @@ class UpdaterTools:
     def __init__(self) -> None:
         self.driver = InnerLoopDriver()
         self._sketch: tuple[int, Sketch] | None = None
+        self._pools = MeasuredPools()
 
     def sketch_of(self, version: int, detector: Detector) -> Sketch:
         if self._sketch is None or self._sketch[0] != version:
             self._sketch = (version, Sketch.of(detector))
         return self._sketch[1]
+
+    def measure_by(self, version: int) -> Measure:
+        """Measures pools by the detector of a version; of a pool that is looked at twice, once."""
+        return partial(self._pools.measure, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,7 @@ class InspectPool:
             self.stats,
             self.history,
             self.settings,
+            measure=tools.measure_by(self.version),
         )
 
 
@@ -206,7 +214,8 @@ class SettlePool:
         return (self.base, self.version)
 
     def run(self, tools: UpdaterTools, base: Detector, current: Detector) -> PoolSettlement:
-        return settle(self.state, base, current, self.features)
+        measure = tools.measure_by(self.base)
+        return settle(self.state, base, current, self.features, measure=measure)
 
 
 PoolTask = RenderThumbnails | InspectPool | AdvanceInnerLoop | ClusterPool | SettlePool

@@ -13,7 +13,7 @@ from monitor.store.batch_commit_plan import (
     PlannedCommit,
     ScoredBatch,
     consecutive,
-    counter_totals,
+    counter_steps,
     digests_of,
     plan_batches,
 )
@@ -348,7 +348,7 @@ def _record(
     except IntegrityError as error:
         raise _LostRace from error
     tx.batches.finish([plan.outcome for plan in plans])
-    tx.counters.raise_by(counter_totals(plans))
+    tx.counters.add((count for plan in plans for count in plan.counts), counter_steps(plans))
 
 
 def _record_files(tx: Transaction, files: _StagedFiles) -> None:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from monitor.images.image_identity import image_key
 from monitor.store.atomic_files import Folder
+from monitor.store.counters import SourceSteps
 from monitor.store.errors import BatchMismatch
 from monitor.store.ledger import BatchOutcome
 from monitor.store.output_columns import DUPLICATE, KNOWN, NOVEL, REJECTED, table
@@ -26,11 +27,7 @@ BORDERS = (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
 LABELS = (*(f"{border:g}" for border in BORDERS), "+Inf")
 
 
-#: A counter: its name, source and label.
-CounterKey = tuple[str, str, str]
-
-
-def verdict_totals(verdicts: pa.Table, exceedance: float | None) -> dict[CounterKey, float]:
+def verdict_steps(verdicts: pa.Table, exceedance: float | None) -> SourceSteps:
     """Images by source and verdict; with ``exceedance`` also how their scores lie.
 
     That is the histogram, and how many lie above T_inner and were expected to; a copy of another
@@ -41,35 +38,28 @@ def verdict_totals(verdicts: pa.Table, exceedance: float | None) -> dict[Counter
     names = sources.dictionary.to_pylist()
     index = sources.indices.to_numpy(zero_copy_only=False)
     novel = pc.equal(verdicts.column("verdict"), NOVEL).to_numpy()
-    images = np.bincount(index, minlength=len(names))
-    above = np.bincount(index[novel], minlength=len(names))
-    found = _by_source("images", KNOWN, names, images - above)
-    found |= _by_source("images", NOVEL, names, above)
+
+    def each(of: np.ndarray[Any, Any], weights: np.ndarray[Any, Any] | None = None) -> Any:
+        return np.bincount(of, weights, len(names))
+
+    images, above = each(index), each(index[novel])
     own = verdicts.column("same_as").is_null().to_numpy()
-    found |= _by_source(REUSED, "", names, np.bincount(index[~own], minlength=len(names)))
-    if exceedance is None:
-        return found
-    index, novel = index[own], novel[own]
-    images = np.bincount(index, minlength=len(names))
-    above = np.bincount(index[novel], minlength=len(names))
-    ratio = verdicts.column("score_ratio").to_numpy()[own]
-    found |= _by_source("above", "", names, above)
-    found |= _by_source("expected_above", "", names, exceedance * images)
-    found |= _by_source("score_ratio_sum", "", names, np.bincount(index, ratio, len(names)))
-    bins = np.searchsorted(BORDERS, ratio, side="left")
-    for which in np.unique(bins).tolist():
-        counts = np.bincount(index[bins == which], minlength=len(names))
-        found |= _by_source("score_ratio", LABELS[which], names, counts)
-    return found
-
-
-def _by_source(
-    name: str, label: str, sources: list[str], values: np.ndarray[Any, Any]
-) -> dict[CounterKey, float]:
-    positions = np.flatnonzero(values)
-    amounts = values[positions].astype(float).tolist()
-    named = ((name, sources[position], label) for position in positions.tolist())
-    return dict(zip(named, amounts, strict=True))
+    rises = {
+        (IMAGES, KNOWN): images - above,
+        (IMAGES, NOVEL): above,
+        (REUSED, ""): each(index[~own]),
+    }
+    if exceedance is not None:
+        index, novel = index[own], novel[own]
+        ratio = verdicts.column("score_ratio").to_numpy()[own]
+        rises["above", ""] = each(index[novel])
+        rises["expected_above", ""] = exceedance * each(index)
+        rises["score_ratio_sum", ""] = each(index, ratio)
+        bins = np.searchsorted(BORDERS, ratio, side="left")
+        for which in np.unique(bins).tolist():
+            rises["score_ratio", LABELS[which]] = each(index[bins == which])
+    present = {key: np.flatnonzero(values) for key, values in rises.items()}
+    return SourceSteps(names, {key: (at, rises[key][at]) for key, at in present.items() if len(at)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +99,7 @@ class PlannedCommit:
     outcome: BatchOutcome
     digests: tuple[bytes, ...]
     counts: tuple[Count, ...]
-    """But for those of its verdicts (:func:`counter_totals`)."""
+    """But for those of its verdicts (:func:`counter_steps`)."""
     outdated: str | None = None
     """Staged features that hold duplicates; those without them are in memory."""
 
@@ -209,17 +199,12 @@ def _plan(
     )
 
 
-def counter_totals(plans: Sequence[PlannedCommit]) -> dict[CounterKey, float]:
-    """By how much the counters rise with all of these batches: one step for each counter."""
-    totals: dict[CounterKey, float] = {}
-    for rate in {plan.scored.exceedance for plan in plans}:
-        verdicts = [plan.scored.verdicts for plan in plans if plan.scored.exceedance == rate]
-        for key, value in verdict_totals(pa.concat_tables(verdicts), rate).items():
-            totals[key] = totals.get(key, 0.0) + value
-    for step in (count for plan in plans for count in plan.counts):
-        key = (step.name, step.source, step.label)
-        totals[key] = totals.get(key, 0.0) + step.value
-    return totals
+def counter_steps(plans: Sequence[PlannedCommit]) -> list[SourceSteps]:
+    """What the verdicts of all of these batches add to the counters of their sources."""
+    by_rate: dict[float | None, list[pa.Table]] = {}
+    for plan in plans:
+        by_rate.setdefault(plan.scored.exceedance, []).append(plan.scored.verdicts)
+    return [verdict_steps(pa.concat_tables(some), rate) for rate, some in by_rate.items()]
 
 
 def _without_duplicates(

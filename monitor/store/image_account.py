@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, case, func, select
 
 from monitor.store.shared_names import IMAGES
 from monitor.store.states import QUARANTINED_FILES, BatchState, FileState, PoolState, QuestionState
-from monitor.store.tables import Repository, batches, counters, files, outputs, pools, questions
+from monitor.store.tables import Repository, batches, files, outputs, pools, questions
 
 if TYPE_CHECKING:
     from monitor.store.store import Transaction
@@ -127,7 +127,7 @@ def uneven_files(tx: Transaction, limit: int = 1000) -> Iterator[tuple[str, Acco
 def by_source(tx: Transaction) -> dict[str, Account]:
     """What was committed of each source; waiting images are in files not read yet."""
     found: dict[str, dict[str, int]] = {}
-    for row in tx.connection.execute(select(counters).where(counters.c.name == IMAGES)):
+    for row in tx.counters.all(IMAGES):
         mine = found.setdefault(row.source, {})
         mine[row.label] = mine.get(row.label, 0) + int(row.value)
     return {

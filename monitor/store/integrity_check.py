@@ -21,7 +21,7 @@ from monitor.store.shared_names import IMAGES, STAGING
 from monitor.store.snapshots import verify_snapshot
 from monitor.store.states import BatchState, FileState, QuestionState, VersionState
 from monitor.store.store import Store, Transaction, promises
-from monitor.store.tables import batches, counters, files, pool_members, pools, questions
+from monitor.store.tables import batches, files, pool_members, pools, questions
 
 __all__ = ["Finding", "Severity", "check", "repair"]
 
@@ -131,17 +131,15 @@ def _account(tx: Transaction) -> Iterator[Finding]:
 
 def _counters(tx: Transaction) -> Iterator[Finding]:
     """Counters of a removed source may be gone, so they may be lower, but never higher."""
+    counted = tx.counters.all(IMAGES)
     for outcome, column in (
         ("known", batches.c.known),
         ("novel", batches.c.novel),
         ("rejected", batches.c.rejected),
         ("duplicate", batches.c.duplicates),
     ):
-        counted = select(func.sum(counters.c.value)).where(
-            counters.c.name == IMAGES, counters.c.label == outcome
-        )
         ledger = tx.connection.execute(select(func.sum(column))).scalar() or 0
-        total = tx.connection.execute(counted).scalar() or 0
+        total = sum(count.value for count in counted if count.label == outcome)
         if total > ledger:
             yield _error(
                 "counter-too-high",

@@ -35,7 +35,9 @@ class Migration:
 
 #: In order, without gaps, the last one reaching ``SCHEMA_VERSION``; never edit one that was
 #: released. Layouts before the first of them are refused.
-MIGRATIONS: tuple[Migration, ...] = ()
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(6, "steps of the counters of many sources", lambda c: schema.counter_steps.create(c)),
+)
 
 
 def migrate(

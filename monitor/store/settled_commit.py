@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from monitor.store.atomic_files import Folder, Staged, declare, fault_point
+from monitor.store.counters import SourceSteps
 from monitor.store.errors import StoreError, TableMismatch, WrongState
 from monitor.store.output_columns import (
     SETTLED,
@@ -51,6 +52,7 @@ def commit_settled(
     *,
     reason: str,
     counts: Sequence[Count] = (),
+    steps: Sequence[SourceSteps] = (),
     events: Sequence[Occurrence] = (),
     also: Callable[[Transaction], None] | None = None,
     lease: Lease | None = None,
@@ -94,7 +96,7 @@ def commit_settled(
                     made = tx.settlements.add(pool_id, revision, reason=reason, rows=table.num_rows)
                     if staged is not None:
                         staged = _record(tx, made, staged)
-                    tx.counters.add(counts)
+                    tx.counters.add(counts, steps)
                     for one in events:
                         tx.events.append(one.kind, one.payload, source=one.source)
                     if also is not None:

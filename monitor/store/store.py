@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -22,6 +23,7 @@ from sqlalchemy.engine import URL
 
 from monitor.store.atomic_files import Folder, declare, fault_point
 from monitor.store.commit_records import Outputs, SeenImages
+from monitor.store.counters import Counters
 from monitor.store.database import Database, database_url
 from monitor.store.detector_versions import Classes, Versions
 from monitor.store.errors import LeaseHeld, LeaseLost, StoreAddress
@@ -32,12 +34,11 @@ from monitor.store.migrations import migrate, verify_layout
 from monitor.store.pools import PoolRepository, Settlements
 from monitor.store.quarantine import Quarantine
 from monitor.store.questions_and_answers import Answers, Questions
-from monitor.store.records import Count, Event, Lease
+from monitor.store.records import Event, Lease
 from monitor.store.shared_names import STAGING
 from monitor.store.tables import (
     Repository,
     chunks,
-    counters,
     events,
     leases,
     notes,
@@ -99,48 +100,6 @@ class Events(Repository):
         return self._next_id(events.c.id) - 1
 
 
-class Counters(Repository):
-    """Totals that move in the same transaction as what they count."""
-
-    def add(self, steps: Iterable[Count]) -> None:
-        """Raise counters; steps of the same counter are added up first."""
-        totals: dict[tuple[str, str, str], float] = {}
-        for step in steps:
-            key = (step.name, step.source, step.label)
-            totals[key] = totals.get(key, 0.0) + step.value
-        self.raise_by(totals)
-
-    def raise_by(self, totals: Mapping[tuple[str, str, str], float]) -> None:
-        """Raise counters, each named by its name, source and label."""
-        if not totals:
-            return
-        # As text with tuples, like the digests: thousands of sources may be named in a commit.
-        rows = [(*key, value) for key, value in sorted(totals.items())]
-        if self._connection.dialect.name == "sqlite":
-            self._connection.exec_driver_sql(f"{_RAISE} VALUES (?, ?, ?, ?) {_BY}", rows)
-        else:
-            # As JSON: the driver takes several times as long to write arrays.
-            columns = "SELECT s->>0, s->>1, s->>2, (s->>3)::float8"
-            several = f"{columns} FROM json_array_elements(%s::json) s"
-            self._connection.exec_driver_sql(f"{_RAISE} {several} {_BY}", (json.dumps(rows),))
-
-    def all(self, name: str | None = None) -> list[Count]:
-        # By position: with a thousand sources this is tens of thousands of rows, at every scrape.
-        columns = (counters.c.name, counters.c.source, counters.c.label, counters.c.value)
-        statement = select(*columns).order_by(*columns[:3])
-        if name is not None:
-            statement = statement.where(counters.c.name == name)
-        return [Count(*row) for row in self._connection.execute(statement)]
-
-    def value(self, name: str, source: str = "", label: str = "") -> float:
-        found = self._connection.execute(
-            select(counters.c.value).where(
-                counters.c.name == name, counters.c.source == source, counters.c.label == label
-            )
-        ).scalar()
-        return float(found or 0.0)
-
-
 class Notes(Repository):
     """JSON values by (room, key): cursors, baselines, evidence gathered over several pools."""
 
@@ -168,7 +127,7 @@ class Notes(Repository):
             written = notes.c.updated_at.type.bind_processor(dialect)
             moment = written(self._now) if written else self._now
             # In the order of the index: neighbours share a page of it.
-            rows = [(room, key, json.dumps(value), moment) for key, value in sorted(values.items())]
+            rows = [(room, key, _as_json(value), moment) for key, value in sorted(values.items())]
             self._connection.exec_driver_sql(f"{_NOTE} VALUES (?, ?, ?, ?) {_AGAIN}", rows)
         else:
             several = "SELECT %s, n->>0, (n->1)::jsonb, %s FROM json_array_elements(%s::json) n"
@@ -217,6 +176,11 @@ class Notes(Repository):
         self._connection.execute(delete(notes).where(notes.c.room == room, notes.c.key == key))
 
 
+def _as_json(value: Any) -> str:
+    """Texts, such as packed states, are the many; for them there is a shorter way."""
+    return encode_basestring_ascii(value) if isinstance(value, str) else json.dumps(value)
+
+
 def _upsert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
     if dialect == "sqlite":
         return sqlite.insert(table)
@@ -230,8 +194,6 @@ _NOTE = "INSERT INTO notes (room, key, value, updated_at)"
 _AGAIN = (
     "ON CONFLICT (room, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"
 )
-_RAISE = "INSERT INTO counters (name, source, label, value)"
-_BY = "ON CONFLICT (name, source, label) DO UPDATE SET value = counters.value + excluded.value"
 
 
 class Leases(Repository):

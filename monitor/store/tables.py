@@ -117,7 +117,7 @@ class Choice(TypeDecorator[E]):
 
 
 #: Raise it together with a migration that brings the previous layout to this one.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 metadata = MetaData()
 
@@ -362,6 +362,15 @@ counters = Table(
     Column("label", Text, nullable=False),
     Column("value", Double, nullable=False),
     PrimaryKeyConstraint("name", "source", "label"),
+)
+
+# Steps of the counters of many sources, one row for all of a transaction, that are not added yet.
+counter_steps = Table(
+    "counter_steps",
+    metadata,
+    Column("id", BigId, primary_key=True, autoincrement=False),
+    Column("steps", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
 )
 
 notes = Table(

@@ -39,4 +39,4 @@ def test_one_source_for_programs(state: str, capsys: pytest.CaptureFixture[str])
     shown = json.loads(streams.out)
     assert list(shown) == ["south"]
     assert shown["south"]["words"] == ["darker", "blurred"]
-    assert "nothing has been seen of source 'nowhere'" in streams.err
+    assert "too little has been seen of source 'nowhere'" in streams.err

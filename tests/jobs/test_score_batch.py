@@ -15,7 +15,7 @@ from monitor.images.image_stats import STATS as NAMES
 from monitor.images.reject_reasons import Reason
 from monitor.jobs.score_batch import CopiedRow, EmbeddedBatch, score_batch
 from monitor.novelty.detector import Detector
-from monitor.store.batch_commit_plan import verdict_totals
+from monitor.store.batch_commit_plan import verdict_steps
 from monitor.store.output_columns import STATS, VERDICTS
 
 
@@ -51,7 +51,7 @@ def test_counts_add_up_by_source(detector: Detector) -> None:
     rng = np.random.default_rng(1)
     features = np.concatenate([rng.normal(0, 1, (5, 40)), np.full((5, 40), -9)]).astype("f")
     verdicts = score_batch(7, batch(features), detector, version=1).verdicts
-    counts = verdict_totals(verdicts, exceedance=0.1)
+    counts = verdict_steps(verdicts, exceedance=0.1).totals()
     for source in ("cam-0", "cam-1"):
         mine = {(name, label): v for (name, by, label), v in counts.items() if by == source}
         assert sum(v for (name, _), v in mine.items() if name == "score_ratio") == 5
@@ -78,7 +78,7 @@ def test_a_copy_has_the_verdict_of_what_it_shows_and_is_no_evidence(detector: De
             k: v for k, v in rows[of].items() if k not in own
         }
     assert scored.samples == 4
-    counts = verdict_totals(scored.verdicts, exceedance=0.1)
+    counts = verdict_steps(scored.verdicts, exceedance=0.1).totals()
     assert counts["reused", "cam-0", ""] == counts["reused", "cam-1", ""] == 1
     assert sum(v for (name, *_), v in counts.items() if name == "images") == 6
     assert sum(v for (name, *_), v in counts.items() if name == "score_ratio") == 4
@@ -86,7 +86,7 @@ def test_a_copy_has_the_verdict_of_what_it_shows_and_is_no_evidence(detector: De
 
 
 def test_no_verdicts_count_nothing() -> None:
-    assert verdict_totals(VERDICTS.empty_table(), 0.1) == {}
+    assert verdict_steps(VERDICTS.empty_table(), 0.1).totals() == {}
 
 
 def test_the_store_keeps_as_many_figures_as_the_feed_takes() -> None:

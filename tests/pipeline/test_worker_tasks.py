@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,11 @@ from monitor.feed.feed_storage import FeedFile, FeedStorage
 from monitor.jobs.from_config import open_engine_of
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.trigger import pool_novelty
+from monitor.novelty.trigger.pool_novelty import PoolNovelty, measure_novelty
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput, RoundToAsk
 from monitor.pipeline.pool_inspection import SourceHistory
+from monitor.pipeline.pool_settlement import SettlementInput
 from monitor.pipeline.worker_tasks import (
     ROLES,
     AdvanceInnerLoop,
@@ -25,6 +29,7 @@ from monitor.pipeline.worker_tasks import (
     InspectPool,
     RenderThumbnails,
     ScoreBatch,
+    SettlePool,
     Task,
     UpdaterTools,
 )
@@ -97,6 +102,30 @@ def test_updates_run_with_the_detectors_in_their_order() -> None:
     found = cluster.run(tools, detector)
     assert isinstance(found, LoopConclusion)
     assert found.provisional
+
+
+def test_a_pool_that_is_inspected_and_settled_is_measured_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And settled as by an updater that has not seen it before."""
+    measured: list[int] = []
+
+    def counted(*args: Any, **settings: Any) -> PoolNovelty:
+        measured.append(1)
+        return measure_novelty(*args, **settings)
+
+    monkeypatch.setattr(pool_novelty, "measure_novelty", counted)
+    tools, detector = UpdaterTools(), known_detector()
+    (inspect,) = (task for task, _, _ in TASKS if isinstance(task, InspectPool))
+    state = SettlementInput(1, {}, ("cam-1",) * len(FEATURES), (), seed=0)
+    settle = SettlePool(1, 3, 3, state, FEATURES)
+    inspect.run(tools, detector)
+    found = settle.run(tools, detector, detector)
+    assert len(measured) == 1
+    afresh = settle.run(UpdaterTools(), detector, detector)
+    assert len(measured) == 2
+    assert found.settled.verdicts == afresh.settled.verdicts
+    assert np.array_equal(found.settled.probability, afresh.settled.probability)
 
 
 def test_a_batch_is_embedded_and_scored_row_by_row(tmp_path: Path) -> None:

@@ -14,8 +14,16 @@ from monitor.store import Store, check
 from monitor.store.database import Database, database_url
 from monitor.store.errors import SchemaTooNew, SchemaTooOld
 from monitor.store.migrations import MIGRATIONS, Migration, migrate
+from monitor.store.records import Count
 from monitor.store.states import FileState
-from monitor.store.tables import SCHEMA_VERSION, files, metadata, schema_version, settlements
+from monitor.store.tables import (
+    SCHEMA_VERSION,
+    counter_steps,
+    files,
+    metadata,
+    schema_version,
+    settlements,
+)
 from tests.store.building import commit_batch, plan_feed, scored
 from tests.store.conftest import Place
 
@@ -28,13 +36,13 @@ def place(places: Callable[[], Place]) -> Place:
     return places()
 
 
-def make_older_layout(place: Place) -> None:
+def make_older_layout(place: Place, number: int = SCHEMA_VERSION - 1) -> None:
     """State as a conclad one layout ago could have left it: without settlements."""
     opened = Database(database_url(place.where))
     with opened.write() as connection:
         metadata.create_all(connection)
         settlements.drop(connection)
-        connection.execute(insert(schema_version).values(number=SCHEMA_VERSION - 1, applied_at=NOW))
+        connection.execute(insert(schema_version).values(number=number, applied_at=NOW))
         connection.execute(
             insert(files).values(
                 id=1,
@@ -95,14 +103,32 @@ def test_an_older_layout_migrates_to_exactly_the_present_one(place: Place, place
 
 
 def test_a_layout_that_no_step_begins_with_is_refused_and_left_alone(place: Place) -> None:
-    make_older_layout(place)
+    unknown = SCHEMA_VERSION - len(MIGRATIONS) - 1
+    make_older_layout(place, unknown)
     with pytest.raises(SchemaTooOld, match=r"a new state folder .* conclad fit") as caught:
         place.open()
-    assert f"layout {SCHEMA_VERSION - 1}" in str(caught.value)
+    assert f"layout {unknown}" in str(caught.value)
     opened = Database(database_url(place.where))
     with opened.read() as connection:
         assert not inspect(connection).has_table("settlements")
     opened.close()
+
+
+def test_state_of_the_first_release_gets_a_place_for_the_steps_of_many_sources(
+    place: Place, places: Any
+) -> None:
+    opened = Database(database_url(place.where))
+    with opened.write() as connection:
+        metadata.create_all(connection)
+        counter_steps.drop(connection)
+        connection.execute(insert(schema_version).values(number=5, applied_at=NOW))
+    opened.close()
+    with place.open() as old, places().open() as fresh:
+        with old.database.read() as one, fresh.database.read() as other:
+            assert layout(one) == layout(other)
+        with old.transaction() as tx:
+            tx.counters.add(Count("images", f"cam-{n}", "known", 1) for n in range(2000))
+            assert len(tx.counters.all()) == 2000
 
 
 def test_steps_are_numbered_without_gaps_up_to_the_present() -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+from sqlalchemy import select
+
 from monitor.images.image_identity import image_key
 from monitor.store import Store
+from monitor.store.counters import ADDED_AT_ONCE
+from monitor.store.errors import WrongState
 from monitor.store.records import Count
+from monitor.store.tables import counter_steps, counters
 from tests.store.building import commit_batch, plan_feed, scored
 from tests.store.conftest import Clock
 
@@ -33,6 +39,55 @@ def test_counters_add_up(store: Store) -> None:
         assert tx.counters.value("images", "a", "known") == 6
         assert len(tx.counters.all("images")) == 2
         assert tx.counters.all()[1:] == [Count("images", "b", "novel", 1)]
+
+
+def test_steps_of_many_sources_are_kept_and_added_together(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers see the same before and after; a transaction that fails leaves nothing of it."""
+    sources = [f"cam-{number}" for number in range(ADDED_AT_ONCE)]
+    step = [
+        Count("batches", "", "done", 1),
+        *(Count("images", source, "known", 2) for source in sources),
+        *(Count("settled", source, "new", 0.5) for source in sources[::2]),
+    ]
+
+    def rows() -> tuple[int, int]:
+        with store.reading() as tx:
+            found = (tx.connection.execute(select(t)).all() for t in (counters, counter_steps))
+            one, two = (len(some) for some in found)
+            return one, two
+
+    def expected(times: int) -> list[Count]:
+        found = [Count(c.name, c.source, c.label, times * c.value) for c in step]
+        return sorted(found, key=lambda c: (c.name, c.source, c.label))
+
+    with store.transaction() as tx:
+        tx.counters.add(step)
+    assert rows() == (1, 1)
+    with pytest.raises(WrongState):
+        _add_and_fail(store, step)
+    with store.transaction() as tx:
+        tx.counters.add(step[:2])
+        tx.counters.add(step[2:])
+        assert tx.counters.all() == expected(2)
+        assert tx.counters.all("settled") == [c for c in expected(2) if c.name == "settled"]
+        assert tx.counters.value("images", "cam-0", "known") == 4
+        assert tx.counters.value("images", "cam-1", "known") == 4
+        assert tx.counters.value("images", "cam-1", "novel") == 0
+    assert rows() == (2, 2)
+    monkeypatch.setattr("monitor.store.counters.KEPT_MOST", 4 * len(sources))
+    with store.transaction() as tx:
+        tx.counters.add(step)
+    assert rows() == (len(step), 0)
+    with store.reading() as tx:
+        assert tx.counters.all() == expected(3)
+
+
+def _add_and_fail(store: Store, step: list[Count]) -> None:
+    with store.transaction() as tx:
+        tx.counters.add(step)
+        raise WrongState("what came after it was refused")
 
 
 def test_notes_are_kept_by_room_and_key(store: Store) -> None:

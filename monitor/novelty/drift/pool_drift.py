@@ -194,9 +194,9 @@ def observe_pool(
             moved=moved[source],
         )
         after[source], verdicts[source] = observe(states.get(source), seen, settings)
-    alone = split_by_shift(sketch, features, sources, moved=moved).sources
-    shifted = [
-        source for source, verdict in verdicts.items() if verdict.shifted or alone[source].shifted
-    ]
-    split = split_by_shift(sketch, features, sources, shifted=shifted, moved=moved)
+    split = split_by_shift(sketch, features, sources, moved=moved)
+    alone = {source for source, part in split.sources.items() if part.shifted}
+    shifted = alone | {source for source, verdict in verdicts.items() if verdict.shifted}
+    if shifted != alone:
+        split = split_by_shift(sketch, features, sources, shifted=shifted, moved=moved)
     return PoolDrift(after, verdicts, split)

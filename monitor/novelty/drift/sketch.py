@@ -94,12 +94,12 @@ def coherence(
     >>> coherence(Displacement(still + 10, np.full(6, 10.0))).evidence > 20
     True
     """
-    means = moved.means if baseline is None else moved.means - baseline
     present = np.flatnonzero(moved.counts >= settings.group_least)
-    first, second = np.triu_indices(len(present), k=1)
     # No pair of groups to compare, or classes that never vary: nothing can be said to move.
-    if not len(first) or not means.shape[1]:
+    if len(present) < 2 or not moved.sums.shape[1]:
         return Coherence(0.0, 0.0, 0.0)
+    means = moved.means if baseline is None else moved.means - baseline
+    first, second = np.triu_indices(len(present), k=1)
     products = means[present] @ means[present].T
     counts = moved.counts[present]
     noise = np.sqrt(means.shape[1] / (counts[first] * counts[second]))

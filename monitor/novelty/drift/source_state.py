@@ -6,7 +6,7 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -114,6 +114,10 @@ class CleanEvidence:
     total: float = 0.0
     squares: float = 0.0
 
+    def to_json(self) -> dict[str, float]:
+        """As JSON."""
+        return {"pools": self.pools, "total": self.total, "squares": self.squares}
+
     def plus(self, evidence: float) -> CleanEvidence:
         """With one more pool."""
         return CleanEvidence(self.pools + 1, self.total + evidence, self.squares + evidence**2)
@@ -165,7 +169,7 @@ class SourceState:
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "conditions": [c.to_json() for c in self.conditions],
-            "clean": asdict(self.clean),
+            "clean": self.clean.to_json(),
             "moved": None if self.moved is None else self.moved.to_json(),
             "waiting": None if self.waiting is None else self.waiting.to_json(),
         }
