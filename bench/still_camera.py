@@ -115,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="labelled images, as Parquet")
     parser.add_argument("--frames", type=int, default=3072, help="scored in each turn")
+    parser.add_argument("--cameras", type=int, default=1, help="in the scored file, in turn")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--size", type=int, nargs=2, default=(320, 240))
     parser.add_argument("--precision", default="auto", help="as backbone.precision")
@@ -128,7 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         if given.turns:
             config = config_in(Path(temporary), given.precision)
-            measure_cost(config, Path(temporary), images, size, given.frames, given.turns)
+            crew = [Camera(images, size, np.random.default_rng(n)) for n in range(given.cameras)]
+            measure_cost(config, Path(temporary), crew, given.frames, given.turns)
         if given.draws:
             # None of these is fitted to a file, and so has chosen a precision.
             config = config_in(Path(temporary) / "draws", "float32")
@@ -146,17 +148,17 @@ def by_class(data: Path) -> dict[str, list[bytes]]:
 def measure_cost(
     config: Config,
     folder: Path,
-    images: dict[str, list[bytes]],
-    size: Sizes,
+    crew: Sequence[Camera],
     frames: int,
     turns: int,
 ) -> None:
     """Core-seconds of `conclad score` with and without reuse, one after the other."""
-    camera = Camera(images, size, np.random.default_rng(0))
-    write(folder / "labelled.parquet", camera, camera.labelled())
+    write(folder / "labelled.parquet", crew[:1], crew[0].labelled())
     fit(config, [folder / "labelled.parquet"])
-    names = camera.feed(frames)
-    write(folder / "feed.parquet", camera, names)
+    size = crew[0].size
+    feeds = [camera.feed(frames // len(crew)) for camera in crew]
+    names = [name for second in zip(*feeds, strict=True) for name in second]
+    write(folder / "feed.parquet", crew, names)
     used: dict[Reuse, list[float]] = {"never": [], "auto": []}
     for turn in range(turns):
         for reuse, seconds in used.items():
@@ -165,13 +167,14 @@ def measure_cost(
             if not turn:
                 missed = not_embedded(folder / f"{turn}-{reuse}", names)
                 print(
-                    f"{reuse}: {found.images} frames of {size[0]} x {size[1]}, {found.reused} "
-                    f"reused, {missed} changed frames not embedded, {found.novel} novel"
+                    f"{reuse}: {found.images} frames of {size[0]} x {size[1]}, {len(crew)} cameras "
+                    f"in turn, {found.reused} reused, {missed} changed frames not embedded"
                 )
     for reuse, seconds in used.items():
         shown = ", ".join(f"{one:.2f}" for one in seconds)
         print(
-            f"{reuse}: {1000 * statistics.median(seconds) / frames:.2f} core-ms a frame ({shown})"
+            f"{reuse}: {1000 * statistics.median(seconds) / len(names):.2f} core-ms a frame "
+            f"({shown})"
         )
     ratio = statistics.median(used["never"]) / statistics.median(used["auto"])
     print(f"embedding each frame takes {ratio:.1f} times the core-seconds")
@@ -197,15 +200,17 @@ def not_embedded(out: Path, names: Sequence[str]) -> int:
     return sum(row["same_as"] is not None and names[row["row"]] != NOTHING for row in rows)
 
 
-def write(path: Path, camera: Camera, names: Sequence[str]) -> None:
+def write(path: Path, crew: Sequence[Camera], names: Sequence[str]) -> None:
+    """What the cameras see one after the other, in turn."""
     numbers = range(len(names))
+    takes = [number % len(crew) for number in numbers]
     columns = {
         "image_id": [f"{number:07d}" for number in numbers],
         "captured_at": pa.array(
             [number * 1_000_000 for number in numbers], pa.timestamp("us", "UTC")
         ),
-        "source_id": ["camera"] * len(names),
-        "image": [camera.frame(name) for name in names],
+        "source_id": [f"camera-{take}" for take in takes],
+        "image": [crew[take].frame(name) for take, name in zip(takes, names, strict=True)],
         "label": list(names),
     }
     pq.write_table(pa.table(columns), path, row_group_size=BATCH)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from monitor.backbones.backbone_card import BackboneCard, card_place, read_card, write_card
 from monitor.backbones.backbone_spec import PRETRAINED, RANDOM, BackboneSpec, cache_root, check_name
 from monitor.backbones.errors import LayersUnavailable, SizeUnavailable, WeightsChanged
+from monitor.backbones.int8_ranges import int8_mark
 from monitor.backbones.pretrained import embedded_file
 from monitor.backbones.transform import Preprocessing
 from monitor.backbones.weights import fit_weights, read_weights, sha256_of_state
@@ -125,6 +126,8 @@ class Backbone:
         recipe = json.loads(self.preprocessing.to_json())
         # How many pixels are too many decides which images are refused, not what they become.
         settings = {k: v for k, v in asdict(decoding).items() if k != "max_pixels"}
+        if precision == "int8":
+            recipe["int8"] = int8_mark(self.weights)
         return Fingerprint(
             backbone=self.spec.label,
             weights=self.weights,

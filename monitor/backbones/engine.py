@@ -21,11 +21,12 @@ from monitor.backbones.errors import (
     EngineInput,
     EngineUnavailable,
 )
+from monitor.backbones.int8_ranges import int8_ranges
 from monitor.backbones.malloc import keep_freed_memory
 from monitor.images.decode import Decoding
 
 Runtime = Literal["auto", "cuda", "openvino", "torch"]
-Precision = Literal["auto", "float32", "bfloat16", "float16"]
+Precision = Literal["auto", "float32", "bfloat16", "int8", "float16"]
 
 Images = NDArray[np.uint8]
 Features = NDArray[np.float32]
@@ -33,6 +34,9 @@ Features = NDArray[np.float32]
 
 #: Instructions that multiply bfloat16; others emulate it, and gain nothing.
 _BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
+
+#: Instructions that add products of 8-bit integers exactly; others round, and gain little.
+_INT8 = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 
 #: So many images without one finite feature are the engine's fault, not theirs.
 ALL_BROKEN = 4
@@ -163,6 +167,8 @@ def open_engine(
             "float16 is emulated on CPUs and many times slower than float32; choose float32, or "
             "bfloat16 where the CPU has it"
         )
+    if precision == "int8":
+        _check_int8(backbone, chosen)
     workers = threads or available_threads()
     decoding = decoding or Decoding()
     # Imported late: each runtime costs a second or more, and at most one is used.
@@ -187,6 +193,43 @@ def is_on_gpu(runtime: Runtime) -> bool:
 def has_fast_bfloat16(runtime: Runtime) -> bool:
     """Whether bfloat16 is worth a look: on OpenVINO, with a processor that computes in it."""
     return _runtime(runtime) == "openvino" and not _BFLOAT16.isdisjoint(_processor_flags())
+
+
+def cheaper_precisions(runtime: Runtime, backbone: Backbone) -> list[Precision]:
+    """Those that are cheaper than float32 on this processor, the cheapest first."""
+    found: list[Precision] = []
+    if has_fast_int8(runtime, backbone):
+        found.append("int8")
+    if has_fast_bfloat16(runtime):
+        found.append("bfloat16")
+    return found
+
+
+def has_fast_int8(runtime: Runtime, backbone: Backbone) -> bool:
+    """Whether int8 is worth a look: as for bfloat16, with a backbone of known ranges."""
+    return (
+        _runtime(runtime) == "openvino"
+        and int8_ranges(backbone.weights) is not None
+        and not _INT8.isdisjoint(_processor_flags())
+    )
+
+
+def _check_int8(backbone: Backbone, runtime: str) -> None:
+    if int8_ranges(backbone.weights) is None:
+        raise EngineUnavailable(
+            f"backbone {str(backbone.spec)!r} is not prepared for int8, only 'embedded' with its "
+            "own weights is; choose precision float32, or bfloat16 where the CPU has it"
+        )
+    if runtime != "openvino":
+        raise EngineUnavailable(
+            f"int8 runs on engine 'openvino', not on {runtime!r}; add it with: pip install "
+            "'conclad-monitor[openvino]', or choose precision float32 and fit again"
+        )
+    if _INT8.isdisjoint(_processor_flags()):
+        raise EngineUnavailable(
+            "this processor does not compute in int8 (AVX512-VNNI, AVX-VNNI, AMX): features would "
+            "not be what they are called; choose precision float32, and fit again"
+        )
 
 
 def _processor_flags() -> set[str]:

@@ -26,6 +26,10 @@ from monitor.images.decode import Decoding
 _PIXELS_A_REQUEST = 224 * 224
 """Small images share a request until it is worth the 0.1 ms that a request costs."""
 
+_IN_INT8 = 8
+"""Images of a request: integers are so quick that more must share the weights that are read for
+them. Eight of 160 px took 6% less time than two."""
+
 _REQUESTS_A_THREAD = 2
 """One runs while the next already waits, so that no core idles while Python wakes up."""
 
@@ -50,7 +54,8 @@ class OpenVinoEngine(Engine):
         cache: Path | None = None,
     ) -> None:
         super().__init__(backbone, precision, decoding)
-        self._share = math.ceil(_PIXELS_A_REQUEST / backbone.preprocessing.size**2)
+        share = math.ceil(_PIXELS_A_REQUEST / backbone.preprocessing.size**2)
+        self._share = _IN_INT8 if precision == "int8" else share
         # Enough requests in one call that the uneven end of it does not matter.
         self.batch = max(32, 2 * threads * self._share)
         self.workers = threads + 1

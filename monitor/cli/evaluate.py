@@ -99,7 +99,7 @@ _NOT_LIVE = {
 )
 @click.option(
     "--precision",
-    type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
+    type=click.Choice(["auto", "float32", "bfloat16", "int8", "float16"]),
     default="auto",
     show_default=True,
     help="Of --backbone; 'auto' chooses as 'conclad fit' does.",

@@ -112,11 +112,11 @@ class BackboneSection(Section):
         default="auto",
         description="'auto' uses a GPU if there is one, else OpenVINO if installed, else torch.",
     )
-    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+    precision: Literal["auto", "float32", "bfloat16", "int8", "float16"] = Field(
         default="auto",
-        description="'auto': the precision of the detector. 'conclad fit' uses bfloat16 if the "
-        "processor supports it and accuracy on the labelled images does not drop, else float32; "
-        "float16 on a GPU.",
+        description="'auto': the precision of the detector. 'conclad fit' uses int8 or bfloat16 if "
+        "the processor supports it and accuracy on the labelled images does not drop, else "
+        "float32; float16 on a GPU.",
     )
     size: Annotated[int, Field(ge=32, le=1024)] | Literal["auto"] = Field(
         default="auto",

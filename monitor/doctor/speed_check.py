@@ -19,7 +19,7 @@ from monitor.backbones.engine import (
     Engine,
     Precision,
     available_threads,
-    has_fast_bfloat16,
+    cheaper_precisions,
     is_on_gpu,
     open_engine,
 )
@@ -81,9 +81,10 @@ def _ways(config: Config) -> list[tuple[Precision, int]]:
     if is_on_gpu(config.backbone.engine):
         return [("float16" if chosen == "auto" else chosen, size)]
     first: Precision = "float32" if chosen == "auto" else chosen
-    precisions: list[Precision] = ["float32"]
-    if has_fast_bfloat16(config.backbone.engine):
-        precisions.append("bfloat16")
+    precisions: list[Precision] = [
+        "float32",
+        *reversed(cheaper_precisions(config.backbone.engine, backbone)),
+    ]
     sizes = [own, 32 * round(own * SMALLER / 32)] if backbone.any_size else [own]
     others = [(precision, s) for precision in precisions for s in sizes]
     return list(dict.fromkeys([(first, size), *others]))

@@ -1,9 +1,10 @@
 """Which precision and input size a first fit takes: the cheapest that costs no quality.
 
 A sample of the labelled images is embedded as the backbone was trained, in float32, and then more
-cheaply: in bfloat16 where the processor computes in it, and for images that are smaller than the
-backbone's own size at smaller sizes, which are never below the images' own. The cheapest that tells
-the classes apart as well is taken. Speeds are not measured: the same images give the same choice.
+cheaply: in int8 and in bfloat16 where the processor computes in it, and for images that are smaller
+than the backbone's own size at smaller sizes, which are never below the images' own. The cheapest
+that tells the classes apart as well is taken. Speeds are not measured: the same images give the
+same choice.
 """
 
 from __future__ import annotations
@@ -93,15 +94,16 @@ def choose_input(
     backbone: Backbone,
     open_at: OpenAt,
     *,
-    bfloat16: bool,
+    cheaper: Sequence[Precision],
     sizes: bool,
     precision: Precision = "float32",
     decoding: Decoding | None = None,
     seed: int = 0,
 ) -> EngineChoice:
-    """Compare on ``samples``; ``bfloat16`` and ``sizes`` say what is open to choice.
+    """Compare on ``samples``; ``cheaper`` and ``sizes`` say what is open to choice.
 
-    What they are held against is ``precision`` in the backbone's own size.
+    What they are held against is ``precision`` in the backbone's own size. Of ``cheaper``, the
+    cheapest first, the first that is as good is taken.
     """
     own = backbone.preprocessing.size
     native = _native_edge(samples, decoding or Decoding())
@@ -109,12 +111,11 @@ def choose_input(
     judged = [s for s in samples if counts[str(s.label)] >= _LEAST_IMAGES]
     smaller = _smaller_sizes(own, native) if sizes and backbone.any_size else []
     enough = len({s.label for s in judged}) >= _LEAST_CLASSES
-    if not enough or not (bfloat16 or smaller):
+    if not enough or not (cheaper or smaller):
         return EngineChoice(precision, own, native, len(judged), ())
     look = _Look(judged, open_at, seed)
     in_full = look.at(precision, own)
-    if bfloat16 and _as_good(look.at("bfloat16", own), in_full):
-        precision = "bfloat16"
+    precision = next((p for p in cheaper if _as_good(look.at(p, own), in_full)), precision)
     size = next((s for s in smaller if _as_good(look.at(precision, s), in_full)), own)
     return EngineChoice(precision, size, native, len(judged), tuple(look.tried))
 
@@ -134,7 +135,7 @@ def with_chosen_input(
     None in place of a choice where the configuration, or a GPU, leaves none.
     """
     from monitor.backbones.backbone import load_backbone
-    from monitor.backbones.engine import has_fast_bfloat16, is_on_gpu, open_engine
+    from monitor.backbones.engine import cheaper_precisions, is_on_gpu, open_engine
 
     chosen = config.backbone
     free = chosen.precision == "auto", chosen.size == "auto"
@@ -153,11 +154,12 @@ def with_chosen_input(
             cache=cache,
         )
 
+    backbone = load_backbone(spec, cache=cache)
     found = choose_input(
         sample_dataset(data, IMAGES, columns=columns_of(config)),
-        load_backbone(spec, cache=cache),
+        backbone,
         open_at,
-        bfloat16=free[0] and has_fast_bfloat16(chosen.engine),
+        cheaper=cheaper_precisions(chosen.engine, backbone) if free[0] else (),
         sizes=free[1],
         precision="float32" if free[0] else chosen.precision,
         decoding=decoding,

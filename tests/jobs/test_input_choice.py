@@ -52,7 +52,7 @@ def choose(noise: dict[tuple[str, int], float], edge: int = 32, each: int = 40) 
     def open_at(precision: Precision, size: int) -> Engine:
         return NoisyEngine(precision, size, noise.get((precision, size), 0.1))
 
-    return choose_input(samples, BACKBONE, open_at, bfloat16=True, sizes=True)
+    return choose_input(samples, BACKBONE, open_at, cheaper=("int8", "bfloat16"), sizes=True)
 
 
 OWN = BACKBONE.preprocessing.size
@@ -60,19 +60,22 @@ OWN = BACKBONE.preprocessing.size
 
 def test_what_costs_nothing_is_taken() -> None:
     found = choose({})
-    assert (found.precision, found.native) == ("bfloat16", 32)
+    assert (found.precision, found.native) == ("int8", 32)
     assert found.size == min(tried.size for tried in found.tried) < OWN
 
 
 def test_a_precision_that_blurs_the_classes_is_not_taken() -> None:
-    found = choose({("bfloat16", size): 5.0 for size in range(32, 300, 32)})
+    blurred = {("int8", size): 5.0 for size in range(32, 300, 32)}
+    assert choose(blurred).precision == "bfloat16"
+    found = choose(blurred | {("bfloat16", size): 5.0 for size in range(32, 300, 32)})
     assert found.precision == "float32"
-    assert [t.precision for t in found.tried].count("bfloat16") == 1
+    assert [t.precision for t in found.tried[:3]] == ["float32", "int8", "bfloat16"]
+    assert {t.precision for t in found.tried[3:]} == {"float32"}
 
 
 def test_sizes_that_blur_the_classes_are_passed_over() -> None:
     smallest, *larger = sorted({tried.size for tried in choose({}).tried})
-    found = choose({("bfloat16", smallest): 5.0})
+    found = choose({("int8", smallest): 5.0})
     assert found.size == larger[0]
 
 
