@@ -167,8 +167,7 @@ class Coordinator:
         return self._lockstep and not self._pools_are_idle
 
     def _submit(self, task: Task, *features: object) -> None:
-        detectors = [self._versions.ref(number) for number in task.versions]
-        self._workers.submit(task, detectors, *features)
+        self._workers.submit(task, self._versions.refs_of(task), *features)
 
     def _receive(self, done: Done) -> None:
         task = done.task
@@ -211,8 +210,7 @@ class Coordinator:
         if self._is_held() or next(self._in_flight.front(Stage.SCORED), None) is None:
             return
         ready: list[BatchInFlight] = []
-        with self._store.reading() as tx:
-            pool = tx.pools.filling()
+        pool = self._pools.filling()
         room = self._config.pools.size - (pool.size if pool else 0)
         judged_by = (self._current.number, self._current.corrections.revision)
         for one in list(self._in_flight.front(Stage.SCORED)):
@@ -228,9 +226,7 @@ class Coordinator:
         self._pools_are_due = self._pools_are_due or room <= 0
         if not ready:
             return
-        if pool is None:
-            with self._store.transaction(self._lease) as tx:
-                pool = tx.pools.open(seed=self._config.run.seed)
+        pool = pool or self._pools.begin()
         if not self._commit_together(ready, pool.id) and len(ready) > 1:
             # One of them cannot be committed: each by itself, up to that one.
             all(self._commit_together([one], pool.id) for one in ready)

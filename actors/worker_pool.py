@@ -106,6 +106,10 @@ class DetectorVersions:
             return replace(before, corrections=read_corrections(tx))
         return before
 
+    def refs_of(self, task: Task) -> list[DetectorRef]:
+        """The versions that a task names, in its order."""
+        return [self.ref(number) for number in task.versions]
+
     def ref(self, number: int) -> DetectorRef:
         if number not in self._refs:
             with self._store.reading() as tx:

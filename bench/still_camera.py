@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bench.process_tree import processor_seconds
-from monitor.backbones.embed_frames import Reuse, embed_frames
+from monitor.backbones.embed_images import Reuse, embed_frames
 from monitor.backbones.engine import Engine
 from monitor.cli.evaluate import live_steps
 from monitor.config import Config, load

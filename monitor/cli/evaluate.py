@@ -350,7 +350,7 @@ def _shift(
     out: Path,
 ) -> None:
     from monitor.evaluation.shift import ShiftPlan
-    from monitor.evaluation.shift_images import CORRUPTIONS, SEVERITIES
+    from monitor.evaluation.shift_corruptions import CORRUPTIONS, SEVERITIES
     from monitor.evaluation.shift_report import write_shift_report
     from monitor.evaluation.shift_run import run_shift
 

@@ -152,10 +152,10 @@ class NoveltySection(Section):
             return value
         # Here rather than above: most commands never touch the method's own module.
         from monitor.novelty.errors import InvalidSettings
-        from monitor.novelty.presets import preset_settings
+        from monitor.novelty.presets import preset_settings, settings_from_dict, settings_to_dict
 
-        preset = preset_settings(info.data.get("preset", "robust"))
-        known = preset.to_dict()
+        numbers = settings_to_dict(preset_settings(info.data.get("preset", "robust")))
+        known = [name for name in numbers if name != "preset"]
         for name, chosen in value.items():
             if name not in known:
                 near = nearest(name, known)
@@ -164,7 +164,7 @@ class NoveltySection(Section):
                     "unknown_key", "unknown key; {hint}", {"key": name, "hint": hint}
                 )
             try:
-                preset.replace(**{name: chosen})
+                settings_from_dict({**numbers, name: chosen})
             except InvalidSettings as error:
                 raise PydanticCustomError(
                     "invalid_setting", "{why}", {"key": name, "why": str(error)}

@@ -16,7 +16,7 @@ from monitor.desk.novel_images import (
     read_no_image,
 )
 from monitor.desk.pool_map import Laid, neighbours, read_points
-from monitor.desk.reasons import score_words
+from monitor.desk.question_reasons import score_words
 from monitor.desk.tokens import Role
 from monitor.people.teach_images import Taught, call_no_image, teach, unteach
 from monitor.store.errors import NotFound

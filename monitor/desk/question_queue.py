@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from monitor.desk.outcomes import RoundOutcome, in_progress, latest_outcomes
-from monitor.desk.reasons import score_words, why_asked
+from monitor.desk.question_reasons import score_words, why_asked
 from monitor.people.class_catalog import ClassView, Standing, list_classes
 from monitor.store.records import ClassRow, Question
 from monitor.store.shared_names import HEARTBEAT

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from monitor.backbones.backbone_spec import cache_root
 from monitor.backbones.engine import Engine
 from monitor.backbones.feature_cache import Chunk, FeatureCache
-from monitor.evaluation.shift_images import corrupted
+from monitor.evaluation.shift_corruptions import corrupted
 from monitor.feed.labelled_dataset import CHUNK, LabelledImage
 from monitor.images.decode import Decoded, decode
 

@@ -14,9 +14,9 @@ from monitor.evaluation.shift_naive import naive_alarms
 from monitor.novelty.drift.pool_drift import PoolDrift, SourceSplit, observe_pool
 from monitor.novelty.drift.source_drift import DriftSettings
 from monitor.novelty.inner_loop import drive, inner_loop
-from monitor.novelty.trigger.decision import Evidence, TriggerState
 from monitor.novelty.trigger.pool_novelty import measure_novelty
 from monitor.novelty.trigger.settings import TriggerSettings
+from monitor.novelty.trigger.trigger_decision import Evidence, TriggerState
 
 if TYPE_CHECKING:
     from monitor.evaluation.shift import ShiftWorld

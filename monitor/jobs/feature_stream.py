@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from monitor.backbones.embed_frames import Reuse, embed_frames
-from monitor.backbones.embed_images import Embedded, embed_parts_of
+from monitor.backbones.embed_images import Embedded, Reuse, embed_frames, embed_parts_of
 from monitor.backbones.engine import Engine, Features
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.batch_reader import BatchReader, read_pieces

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from monitor.backbones.embed_frames import Reuse
+from monitor.backbones.embed_images import Reuse
 from monitor.backbones.engine import Engine
 from monitor.config import Config
 from monitor.feed.batch_plan import plan_files

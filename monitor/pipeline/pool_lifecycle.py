@@ -134,6 +134,16 @@ class PoolLifecycle:
     def is_working(self) -> bool:
         return self._task is not None
 
+    def filling(self) -> Pool | None:
+        """The pool that takes what is committed, if there is one."""
+        with self._store.reading() as tx:
+            return tx.pools.filling()
+
+    def begin(self) -> Pool:
+        """A pool for what is committed next."""
+        with self._store.transaction(self._lease) as tx:
+            return tx.pools.open(seed=self._config.run.seed)
+
     # -- the next step ----------------------------------------------------------------------
 
     def advance(self, current: CurrentDetector, *, final: bool = False) -> Advanced:

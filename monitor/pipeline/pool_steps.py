@@ -21,9 +21,9 @@ from monitor.novelty.detector import Detector
 from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.source_drift import accept
 from monitor.novelty.drift.source_state import packed, unpacked
-from monitor.novelty.trigger.decision import Decision, TriggerState
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.settings import TriggerSettings
+from monitor.novelty.trigger.trigger_decision import Decision, TriggerState
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput
 from monitor.pipeline.pool_inspection import PoolInspection
 from monitor.pipeline.pool_samples import PoolSamples, discovered_samples, taught_samples

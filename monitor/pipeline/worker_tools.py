@@ -28,8 +28,7 @@ from monitor.images.thumbnail import SIDE
 from monitor.jobs.score_batch import CopiedRow, EmbeddedBatch
 
 if TYPE_CHECKING:
-    from monitor.backbones.embed_frames import Reuse
-    from monitor.backbones.embed_images import Embedded
+    from monitor.backbones.embed_images import Embedded, Reuse
     from monitor.backbones.engine import Engine
 
 
@@ -51,7 +50,7 @@ class BatchEmbedder:
         reuse: Reuse = "never",
     ) -> None:
         # Here rather than above: only an embedder needs the backbone's framework.
-        from monitor.backbones.embed_frames import embed_frames
+        from monitor.backbones.embed_images import embed_frames
 
         self._engine = engine
         self._embed_frames = embed_frames

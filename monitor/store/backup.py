@@ -21,8 +21,8 @@ from sqlalchemy import delete
 
 from monitor import __version__
 from monitor.store.atomic_files import CHUNK, Folder, FolderEntry, is_temporary
+from monitor.store.copy_between_databases import copy_rows, is_empty
 from monitor.store.database import DATABASE_FILE
-from monitor.store.database_copy import copy_rows, is_empty
 from monitor.store.errors import BackupIncomplete, RestoreRefused
 from monitor.store.file_modes import make_private_file, make_private_folder
 from monitor.store.integrity_check import Severity, check

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.evaluation.shift_images import corrupted
+from monitor.evaluation.shift_corruptions import corrupted
 from monitor.images.image_stats import STATS, ImageStats, image_stats
 
 

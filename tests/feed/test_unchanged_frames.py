@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from monitor.backbones import embed_frames as under_test
+from monitor.backbones import embed_images as under_test
 from monitor.backbones.backbone import load_backbone
 from monitor.backbones.backbone_spec import BackboneSpec
-from monitor.backbones.embed_frames import Reuse, embed_frames
-from monitor.backbones.embed_images import Embedded
+from monitor.backbones.embed_images import Embedded, Reuse, embed_frames
 from monitor.backbones.engine import Engine, open_engine
 from monitor.images.decode import Decoded, Decoding
 from monitor.images.isolated_decoding import decoders_for

@@ -15,8 +15,8 @@ from monitor.novelty.inner_loop import Update, drive, inner_loop
 from monitor.novelty.presets import preset_settings
 from monitor.novelty.robust.settings import RobustSettings
 from monitor.novelty.settings import MethodSettings
-from monitor.novelty.trigger.decision import threshold
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE, measure_novelty
+from monitor.novelty.trigger.trigger_decision import threshold
 from tests.novelty.worlds import BackboneWorld, name
 
 KNOWN = 4

@@ -13,10 +13,11 @@ from monitor.novelty.detector import Detector
 from monitor.novelty.drift import alarm
 from monitor.novelty.drift.pool_drift import split_by_shift, wider
 from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
-from monitor.novelty.drift.sketch import Displacement, Sketch, coherence
+from monitor.novelty.drift.sketch import Sketch, coherence
 from monitor.novelty.drift.source_state import (
     CleanEvidence,
     Condition,
+    Displacement,
     DriftSignature,
     SourceState,
 )

@@ -18,9 +18,9 @@ from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.shift_correction import correction_of
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.drift.source_drift import accept, observation, observe
-from monitor.novelty.trigger.decision import Evidence, TriggerState
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.settings import TriggerSettings
+from monitor.novelty.trigger.trigger_decision import Evidence, TriggerState
 from tests.novelty.worlds import World
 
 DAY = 86_400.0

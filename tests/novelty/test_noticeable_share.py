@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from monitor.novelty.detector import Detector
-from monitor.novelty.trigger.decision import threshold
 from monitor.novelty.trigger.noticeable_share import sensitivity
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE, measure_novelty
 from monitor.novelty.trigger.settings import SensitivitySettings
+from monitor.novelty.trigger.trigger_decision import threshold
 from tests.novelty.worlds import World
 
 

@@ -10,8 +10,8 @@ from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.errors import DimensionMismatch
 from monitor.novelty.presets import preset_settings
-from monitor.novelty.trigger.decision import threshold
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE, PoolNovelty, measure_novelty
+from monitor.novelty.trigger.trigger_decision import threshold
 from tests.novelty.worlds import World
 
 DIMENSION = 48

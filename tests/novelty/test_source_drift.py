@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from monitor.novelty.arrays import Floats
 from monitor.novelty.drift import alarm
 from monitor.novelty.drift.pool_drift import observe_pool, split_by_shift
-from monitor.novelty.drift.sketch import Displacement, coherence
+from monitor.novelty.drift.sketch import coherence
 from monitor.novelty.drift.source_drift import (
     DriftSettings,
     DriftVerdict,
@@ -22,6 +22,7 @@ from monitor.novelty.drift.source_drift import (
     observation,
     observe,
 )
+from monitor.novelty.drift.source_state import Displacement
 from monitor.novelty.errors import InvalidSettings
 from monitor.novelty.inner_loop import drive, inner_loop
 from tests.novelty.worlds import World, name

@@ -7,15 +7,15 @@ import json
 import numpy as np
 import pytest
 
-from monitor.novelty.trigger.decision import (
+from monitor.novelty.trigger.pool_novelty import EVERYWHERE
+from monitor.novelty.trigger.settings import TriggerSettings
+from monitor.novelty.trigger.trigger_decision import (
     MONTH,
     WEEK,
     Evidence,
     TriggerState,
     threshold,
 )
-from monitor.novelty.trigger.pool_novelty import EVERYWHERE
-from monitor.novelty.trigger.settings import TriggerSettings
 
 DAY = 86400.0
 SILENT = TriggerSettings(trickle_per_week=0)

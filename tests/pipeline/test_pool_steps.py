@@ -18,8 +18,8 @@ from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.drift.source_drift import DriftVerdict
 from monitor.novelty.drift.source_state import packed
-from monitor.novelty.trigger.decision import Evidence
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE
+from monitor.novelty.trigger.trigger_decision import Evidence
 from monitor.pipeline.inner_loop_driver import LoopConclusion
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, inspect_pool
 from monitor.pipeline.pool_steps import (

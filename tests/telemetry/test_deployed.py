@@ -15,7 +15,7 @@ from monitor.config.telemetry_section import MetricsSection
 from monitor.store import Store
 from monitor.telemetry.dashboards import BOARDS
 from monitor.telemetry.dashboards.model import WIDTH
-from monitor.telemetry.dashboards.overview import ALERTS as SHOWN
+from monitor.telemetry.dashboards.overview_dashboard import ALERTS as SHOWN
 from monitor.telemetry.exporter import Exporter
 from monitor.telemetry.generate import generated
 from monitor.telemetry.metric_families import SILENT_NAMED

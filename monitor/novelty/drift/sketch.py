@@ -10,55 +10,19 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
+from monitor.novelty.drift.source_state import Displacement
 from monitor.novelty.subspace import References, principal
 
 # The origin of classes that a detector was fitted on.
 _FOUNDING = "fit"
 # Keeps the logarithm of an exact reconstruction finite.
 _TINY = 1e-30
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Displacement:
-    """Sums and counts per group: adding two gives the displacement of both batches.
-
-    >>> one = Displacement(np.ones((6, 2)), np.full(6, 4.0))
-    >>> (one + one).counts.tolist()
-    [8.0, 8.0, 8.0, 8.0, 8.0, 8.0]
-    """
-
-    sums: np.ndarray
-    counts: np.ndarray
-
-    def __add__(self, other: Displacement) -> Displacement:
-        return Displacement(self.sums + other.sums, self.counts + other.counts)
-
-    @property
-    def means(self) -> np.ndarray:
-        """The mean displacement of each group."""
-        means: np.ndarray = self.sums / np.maximum(self.counts, 1)[:, None]
-        return means
-
-    @property
-    def total(self) -> float:
-        """Samples in all groups."""
-        return float(self.counts.sum())
-
-    def to_json(self) -> dict[str, Any]:
-        """Rounded: a thousandth of a standard deviation is far below any group's noise."""
-        return {"sums": np.round(self.sums, 3).tolist(), "counts": self.counts.tolist()}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Displacement:
-        """What :meth:`to_json` gave."""
-        return cls(np.asarray(data["sums"], float), np.asarray(data["counts"], float))
 
 
 @dataclass(frozen=True, slots=True)

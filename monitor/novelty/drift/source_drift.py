@@ -23,8 +23,8 @@ import numpy as np
 from monitor.novelty.arrays import Floats
 from monitor.novelty.drift import alarm
 from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
-from monitor.novelty.drift.sketch import Displacement, Sketch, coherence
-from monitor.novelty.drift.source_state import Condition, DriftSignature, SourceState
+from monitor.novelty.drift.sketch import Sketch, coherence
+from monitor.novelty.drift.source_state import Condition, Displacement, DriftSignature, SourceState
 from monitor.novelty.drift.wording import changes
 
 __all__ = [
