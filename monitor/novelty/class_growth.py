@@ -16,6 +16,7 @@ import numpy as np
 from monitor.novelty.arrays import Bools, Floats, Ints
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.settings import MethodSettings
 from monitor.novelty.settle_pool import SettledVerdicts
 
 
@@ -92,6 +93,12 @@ def grow_classes(
     return Growth(detector.with_known(classes), tuple(grown))
 
 
+def answers_to_confirm(settings: MethodSettings) -> int:
+    """Images that people must have named for a class to count as confirmed."""
+    robust = settings if isinstance(settings, RobustSettings) else RobustSettings()
+    return robust.confirm_answers
+
+
 def teach_class(
     detector: Detector, class_id: str, features: Floats, *, confirm: bool, seed: int = 0
 ) -> Detector | None:
@@ -109,7 +116,7 @@ def teach_class(
     if len(known.modes) > 1 or known.count > settings.references_most:
         return None
     mature = known.origin == "fit" or known.count >= settings.mature
-    if mature and detector.score(features).novel.mean() > _STILL_NEW:
+    if mature and detector.score(features).novel.mean() > settings.still_new:
         return None
     confirmed = known.confirmed or (
         confirm and known.human + len(features) >= settings.confirm_answers
@@ -117,11 +124,7 @@ def teach_class(
     rng, human = np.random.default_rng(seed), np.arange(len(features))
     learnt = _taught(detector, known, features, human, human[:0], confirmed, rng)
     after = detector.with_known([learnt if one.id == known.id else one for one in detector.classes])
-    return None if after.score(features).novel.mean() > _STILL_NEW else after
-
-
-_STILL_NEW = 0.5
-"""Share of the samples above which they are said to look new, taken together."""
+    return None if after.score(features).novel.mean() > settings.still_new else after
 
 
 def _said(

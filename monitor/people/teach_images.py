@@ -18,7 +18,7 @@ import pyarrow as pa
 from monitor.config.schema import GateSection
 from monitor.images.image_identity import image_key
 from monitor.novelty.arrays import Bools, Floats
-from monitor.novelty.class_growth import teach_class
+from monitor.novelty.class_growth import answers_to_confirm, teach_class
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.inner_loop import spread
 from monitor.people.answer_questions import Said, Word, find_class, give, take_back_last
@@ -44,9 +44,6 @@ from monitor.store.version_commit import NewClass, VersionUpdate, commit_version
 
 NO_IMAGE = "no_image"
 """Notes by image: what people called no image, by whom and in which action."""
-
-_CONFIRMED = 3
-"""Images that a person must have named for a class to count as confirmed."""
 
 _LOOK = "look-of-"
 """The id of a look for as long as it takes to become part of its class."""
@@ -176,7 +173,7 @@ def _update(
             rng=np.random.default_rng(seed),
             origin="discovered",
             said=np.concatenate([one.said for one in lessons]),
-            confirmed=confirm and human >= _CONFIRMED,
+            confirmed=confirm and human >= answers_to_confirm(detector.settings),
         )
         after = detector.with_classes([fitted])
         if known:

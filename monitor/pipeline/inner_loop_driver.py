@@ -14,15 +14,12 @@ import numpy as np
 
 from monitor.novelty.arrays import Floats, Ints
 from monitor.novelty.detector import Detector, KnownClass
-from monitor.novelty.drift.adaptation import AdaptedClass, adapt
+from monitor.novelty.drift.adaptation import AdaptedClass, adapt, looks_usual
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.inner_loop import Discovery, Loop, QuestionsToAsk, Update, inner_loop
 from monitor.novelty.labeller import AT_THE_END, PseudoLabel
 from monitor.novelty.provisional_classes import provisional_clusters
 from monitor.pipeline.version_gate import GateReport, compare_versions
-
-# A source whose look was learnt may exceed T_inner so many times as often as held-out images do.
-_SETTLED_RATIO = 2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,19 +212,13 @@ def _conclude(
         missed=update.missed,
         seconds=time.perf_counter() - began,
         adapted=adapted,
-        settled=tuple(s for s in adapted if _is_settled(detector, features[state.shifted[s]])),
+        settled=tuple(s for s in adapted if looks_usual(detector, features[state.shifted[s]])),
     )
 
 
 def _may_confirm(class_id: str, state: LoopInput) -> bool:
     """Whether enough people have named a class."""
     return state.confirmable is None or class_id in state.confirmable
-
-
-def _is_settled(detector: Detector, features: Floats) -> bool:
-    """Whether a shifted source has come back to about the rate of chance."""
-    rate = detector.calibration.exceedance
-    return bool(detector.score(features).novel.mean() <= _SETTLED_RATIO * rate)
 
 
 def _adapted(

@@ -9,8 +9,14 @@ import pytest
 
 from monitor.novelty import class_growth
 from monitor.novelty.arrays import Floats
-from monitor.novelty.class_growth import Growth, grow_classes
+from monitor.novelty.class_growth import (
+    Growth,
+    answers_to_confirm,
+    grow_classes,
+    teach_class,
+)
 from monitor.novelty.detector import Detector, KnownClass
+from monitor.novelty.paper.settings import PaperSettings
 from monitor.novelty.robust.settings import RobustSettings
 from monitor.novelty.settle_pool import settle_pool
 
@@ -196,3 +202,20 @@ def test_samples_that_have_taught_do_not_teach_again(founded: Detector) -> None:
     settled = settle_pool(detector, pool, {40: "c9"})
     taken = range(40, 70)
     assert grow_classes(detector, pool, settled, {40: "c9"}, taken=taken) is None
+
+
+@pytest.mark.parametrize(("still_new", "joins"), [(0.0, False), (1.0, True)])
+def test_what_still_looks_new_becomes_a_mode_of_its_own(still_new: float, joins: bool) -> None:
+    known = np.concatenate([images(kind, 60, 0) for kind in (0, 1, 2)])
+    detector = Detector.fit(
+        known,
+        np.repeat(["a", "b", "c"], 60).tolist(),
+        settings=RobustSettings(still_new=still_new),
+    )
+    taught = teach_class(detector, detector.classes[0].id, images(4, 20, 3), confirm=True)
+    assert (taught is not None) is joins
+
+
+def test_a_preset_without_a_number_of_its_own_confirms_like_the_other() -> None:
+    assert answers_to_confirm(PaperSettings()) == RobustSettings().confirm_answers
+    assert answers_to_confirm(RobustSettings(confirm_answers=5)) == 5

@@ -12,7 +12,7 @@ import pytest
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
-from monitor.novelty.drift.adaptation import adapt, adapted
+from monitor.novelty.drift.adaptation import adapt, adapted, looks_usual
 from monitor.novelty.drift.pool_drift import split_by_shift
 from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.shift_correction import correction_of
@@ -66,6 +66,7 @@ DRIFT: dict[str, Any] = {
     "believed_alone": 0.2,
     "believed_beside_new": 1.0,
     "agreement": 1.0,
+    "learnt_ratio": 100.0,
 }
 
 
@@ -129,6 +130,7 @@ def seen(settings: DriftSettings) -> str:
             adapted(learnt, settings),
             learnt.s0(case.pools[1]).tolist(),
             [(one.samples, one.distance) for one in beside.adapted],
+            looks_usual(learnt, case.new, settings),
         ]
     )
 

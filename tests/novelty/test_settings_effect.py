@@ -107,6 +107,7 @@ AFTERWARDS = (
     "grow_sure",
     "grow_least",
     "mature",
+    "still_new",
     "anchor",
 )
 GRAPH: dict[str, Any] = {

@@ -22,6 +22,14 @@ from monitor.novelty.pool_graph import PoolGraph, PoolSpace
 from monitor.novelty.subspace import Subspace, principal
 
 
+def looks_usual(
+    detector: Detector, features: Floats, settings: DriftSettings = DRIFT_DEFAULTS
+) -> bool:
+    """Whether images of a source whose shift was learnt are novel about as often as others."""
+    rate = detector.calibration.exceedance
+    return bool(detector.score(features).novel.mean() <= settings.learnt_ratio * rate)
+
+
 @dataclass(frozen=True, slots=True)
 class AdaptedClass:
     """A class with a new mode: from how many samples, and how far from the first mode."""

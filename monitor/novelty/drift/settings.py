@@ -202,6 +202,13 @@ class DriftSettings(SettingsGroup):
         low=0.0,
         high=1.0,
     )
+    learnt_ratio: float = setting(
+        2.0,
+        "Times as often as held-out images that those of a source may exceed T_inner once its "
+        "shift is learnt: then its look is normal. At 1 chance decides, at 10 half of them may.",
+        low=1.0,
+        high=100.0,
+    )
     modes_most: int = setting(
         3, "Learnt shifts that a class keeps, the latest: memory and time grow with each.", low=1
     )

@@ -341,6 +341,13 @@ class RobustSettings(MethodSettings):
         "would let it follow its own mistakes.",
         low=3,
     )
+    still_new: float = setting(
+        0.5,
+        "Share of the images that a person gives to a class above which they look new together: "
+        "they become a mode of their own. At 1 they bend the subspace of the class.",
+        low=0.0,
+        high=1.0,
+    )
     anchor: float = setting(
         0.5,
         "How far pseudo-labels may move the mean of a class from what people labelled, as a share "
