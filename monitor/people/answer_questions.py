@@ -10,9 +10,10 @@ from monitor.errors import ConcladError
 from monitor.people.class_names import clean_name
 from monitor.people.errors import BadAnswer
 from monitor.people.version_manifest import current_knowledge
+from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import NotFound, WrongState
 from monitor.store.records import Answer, ClassRow, Question
-from monitor.store.states import AnswerKind, ClassOrigin, QuestionState
+from monitor.store.states import ClassOrigin, QuestionState
 from monitor.store.store import Store, Transaction
 
 GROUP = "/"

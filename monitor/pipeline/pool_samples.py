@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from monitor.novelty.arrays import Floats
 from monitor.novelty.detector import Detector
+from monitor.store.answer_kinds import AnswerKind
 from monitor.store.atomic_files import Folder
 from monitor.store.output_columns import (
     BY_PERSON,
@@ -31,7 +32,7 @@ from monitor.store.output_columns import (
 )
 from monitor.store.output_columns import final_name as named
 from monitor.store.records import Pool, PoolMember, PoolSample, Question
-from monitor.store.states import AnswerKind, VersionState
+from monitor.store.states import VersionState
 from monitor.store.store import Store, Transaction
 
 

@@ -30,11 +30,12 @@ from monitor.pipeline.pool_samples import PoolSamples, discovered_samples, taugh
 from monitor.pipeline.pool_settlement import SettlementInput, growth_key
 from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import Store, Transaction
+from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import NotFound
 from monitor.store.pools import PoolEvent
 from monitor.store.records import ClassRow, Count, Pool, PoolSample, Question
 from monitor.store.shared_names import DRIFT, DRIFT_STATES
-from monitor.store.states import AnswerKind, ClassOrigin, PoolState, QuestionState
+from monitor.store.states import ClassOrigin, PoolState, QuestionState
 
 WEEK = timedelta(days=7)
 #: Sources that the record of a pool names with their figures.

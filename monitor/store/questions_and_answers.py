@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import func, insert, or_, select, update
 
+from monitor.store.answer_kinds import AnswerKind, AnswerOutcome
 from monitor.store.detector_versions import Classes
 from monitor.store.errors import (
     BudgetExceeded,
@@ -23,7 +24,7 @@ from monitor.store.errors import (
 )
 from monitor.store.pools import PoolRepository
 from monitor.store.records import Answer, PoolSample, Question
-from monitor.store.states import AnswerKind, AnswerOutcome, PoolState, QuestionState
+from monitor.store.states import PoolState, QuestionState
 from monitor.store.tables import Repository, answers, chunks, pools, questions
 
 

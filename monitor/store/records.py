@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from monitor.store.answer_kinds import AnswerKind, AnswerOutcome
 from monitor.store.states import (
-    AnswerKind,
-    AnswerOutcome,
     BatchState,
     ClassOrigin,
     FileState,

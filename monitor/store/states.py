@@ -53,23 +53,6 @@ class QuestionState(StrEnum):
     CLOSED = "closed"
 
 
-class AnswerKind(StrEnum):
-    """What a person said; ``undo`` takes an earlier answer back and is a row of its own."""
-
-    KNOWN_CLASS = "known_class"
-    NEW_CLASS = "new_class"
-    CANNOT_TELL = "cannot_tell"
-    BAD_IMAGE = "bad_image"
-    UNDO = "undo"
-
-
-class AnswerOutcome(StrEnum):
-    """What became of an answer when it arrived."""
-
-    ACCEPTED = "accepted"
-    CONFLICT = "conflict"
-
-
 class ClassOrigin(StrEnum):
     """Who brought a class into the world."""
 

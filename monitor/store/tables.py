@@ -42,9 +42,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
+from monitor.store.answer_kinds import AnswerKind, AnswerOutcome
 from monitor.store.states import (
-    AnswerKind,
-    AnswerOutcome,
     BatchState,
     ClassOrigin,
     FileState,

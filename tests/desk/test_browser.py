@@ -9,7 +9,8 @@ from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
 from monitor.store import Store
-from monitor.store.states import AnswerKind, ClassOrigin, QuestionState
+from monitor.store.answer_kinds import AnswerKind
+from monitor.store.states import ClassOrigin, QuestionState
 from tests.desk.browser import DESKTOP, PHONE, Browser, answers, config_of, served
 from tests.people import world
 

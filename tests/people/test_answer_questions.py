@@ -17,9 +17,10 @@ from monitor.people.answer_questions import (
 from monitor.people.class_corrections import merge
 from monitor.people.errors import BadAnswer
 from monitor.store import Store
+from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import WrongState
 from monitor.store.pools import PoolEvent
-from monitor.store.states import AnswerKind, ClassOrigin, QuestionState
+from monitor.store.states import ClassOrigin, QuestionState
 from tests.people import world
 from tests.store.building import sample
 

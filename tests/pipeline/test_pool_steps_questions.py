@@ -18,10 +18,11 @@ from monitor.pipeline.pool_steps import (
     recorded_answers,
     suggestion,
 )
+from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import BudgetExceeded
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Question
-from monitor.store.states import AnswerKind, ClassOrigin, PoolState
+from monitor.store.states import ClassOrigin, PoolState
 from tests.pipeline.world import NEW, World, make_world
 
 LIMIT = timedelta(hours=72)

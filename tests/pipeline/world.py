@@ -28,9 +28,10 @@ from monitor.store import (
     commit_version,
     load_snapshot,
 )
+from monitor.store.answer_kinds import AnswerKind
 from monitor.store.output_columns import STATS
 from monitor.store.records import Event, FileStat, Pool, Question
-from monitor.store.states import AnswerKind, ClassOrigin, PoolState
+from monitor.store.states import ClassOrigin, PoolState
 from tests.jobs.feeds import config_for
 
 #: Where the classes lie; ``n`` is the one that nobody knows yet.

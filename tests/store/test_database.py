@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 import monitor.store.database
 from monitor.store import Store
+from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import (
     DriverMissing,
     LeaseHeld,
@@ -23,7 +24,6 @@ from monitor.store.errors import (
     StoreBusy,
     StoreUnreachable,
 )
-from monitor.store.states import AnswerKind
 from tests.store.conftest import Place
 from tests.store.crashing import forkserver
 from tests.store.test_people import ask

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from monitor.store import Store, check
+from monitor.store.answer_kinds import AnswerKind, AnswerOutcome
 from monitor.store.errors import (
     BudgetExceeded,
     ClientIdReused,
@@ -18,12 +19,7 @@ from monitor.store.errors import (
 )
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Question
-from monitor.store.states import (
-    AnswerKind,
-    AnswerOutcome,
-    ClassOrigin,
-    QuestionState,
-)
+from monitor.store.states import ClassOrigin, QuestionState
 from tests.store.building import plan_feed, sample
 from tests.store.conftest import Clock, Place
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from monitor.store import Store, check
+from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import BudgetExceeded, QuestionClosed, WrongState
 from monitor.store.pools import PoolEvent
-from monitor.store.states import AnswerKind, QuestionState
+from monitor.store.states import QuestionState
 from tests.store.building import plan_feed, sample
 from tests.store.conftest import Clock
 
