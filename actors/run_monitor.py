@@ -79,7 +79,7 @@ class Stop:
 class Waiting:
     """Does something again and again until no outage keeps it from being done.
 
-    Not ``forever``: at the start of a bounded run an outage is told at once, in one sentence.
+    Not ``forever``: at the start of a bounded run an outage is reported at once, in one sentence.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Which backbone, with which weights, seen at which layers: as a value and as one line of text.
 
-Names are checked without loading torch or timm: a misspelt one is told at once.
+Names are checked without loading torch or timm: a misspelt one is reported at once.
 """
 
 from __future__ import annotations

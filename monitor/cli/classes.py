@@ -70,7 +70,7 @@ def merge_classes(
 @with_config
 @with_output
 def retire_class(class_: str, who: str, loaded: Loaded, output: Output) -> None:
-    """Forget a class: images like it will be news again."""
+    """Forget a class: similar images count as new again."""
     with open_existing_store(loaded.config) as store:
         _done(retire(store, class_id(store, class_), who=who), output)
 
