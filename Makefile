@@ -10,6 +10,10 @@ STAMP  := $(VENV)/.installed
 # what makes their figures repeatable.
 export OMP_NUM_THREADS ?= 1
 
+# Where it is set, every process compiles again what it imports: the workers of a Ray that a test
+# starts need four times as long for that as for their work.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help first-hour install install-hashed system test check lint types contracts audit sbom format demo bench evaluate secrets clean
 
