@@ -141,11 +141,11 @@ def test_a_pool_is_not_given_up_for_what_may_pass(
     monkeypatch.setattr(actors.coordinator, "POOL_RETRY_SECONDS", 0.01)
     left = [times]
 
-    def fail(*arguments: Any) -> PoolInspection:
+    def fail(*arguments: Any, **named: Any) -> PoolInspection:
         left[0] -= 1
         if left[0] >= 0:
             raise error
-        return inspect_pool(*arguments)
+        return inspect_pool(*arguments, **named)
 
     monkeypatch.setattr(monitor.pipeline.worker_tasks, "inspect_pool", fail)
     assert_as_undisturbed(config, run(config, once=True), undisturbed)
@@ -156,7 +156,7 @@ def test_a_pool_that_always_fails_is_given_up_and_the_feed_goes_on(
 ) -> None:
     monkeypatch.setattr(actors.coordinator, "POOL_RETRY_SECONDS", 0.01)
 
-    def fail(*arguments: Any) -> PoolInspection:
+    def fail(*arguments: Any, **named: Any) -> PoolInspection:
         raise ValueError("out of numbers")
 
     monkeypatch.setattr(monitor.pipeline.worker_tasks, "inspect_pool", fail)
