@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -151,7 +151,7 @@ class Counters(Repository):
         if name is not None:
             statement = statement.where(counters.c.name == name)
         rows = self._connection.execute(statement)
-        kept = together(self._kept(), name).totals()
+        kept = self._kept_totals(name)
         if not kept:
             return [Count(*row) for row in rows]
         found = {(row[0], row[1], row[2]): row[3] for row in rows}
@@ -166,12 +166,17 @@ class Counters(Repository):
                 counters.c.name == name, counters.c.source == source, counters.c.label == label
             )
         ).scalar()
-        kept = together(self._kept(), name).totals() if source else {}
+        kept = self._kept_totals(name) if source else {}
         return float(found or 0.0) + kept.get((name, source, label), 0.0)
 
-    def _kept(self) -> Iterator[SourceSteps]:
-        rows = self._connection.execute(select(counter_steps.c.body).order_by(counter_steps.c.id))
-        return (SourceSteps.unpacked(bytes(row.body)) for row in rows)
+    def _kept_totals(self, name: str | None = None) -> dict[CounterKey, float]:
+        """What is kept by counter. Where that is nothing, no numbers library has to be loaded."""
+        rows = self._connection.execute(
+            select(counter_steps.c.body).order_by(counter_steps.c.id)
+        ).all()
+        if not rows:
+            return {}
+        return together((SourceSteps.unpacked(bytes(row.body)) for row in rows), name).totals()
 
     def _keep(self, steps: SourceSteps) -> None:
         number = self._next_id(counter_steps.c.id)
@@ -179,7 +184,7 @@ class Counters(Repository):
         self._connection.execute(insert(counter_steps).values(row))
         kept = self._connection.execute(select(func.sum(counter_steps.c.steps))).scalar()
         if kept is not None and int(kept) > KEPT_MOST:
-            self._raise(together(self._kept()).totals())
+            self._raise(self._kept_totals())
             self._connection.execute(delete(counter_steps))
 
     def _raise(self, totals: Mapping[CounterKey, float]) -> None:
