@@ -39,8 +39,8 @@ from monitor.outages import Outages
 from monitor.store import Store, recover
 from monitor.store.errors import LeaseLost
 from monitor.store.image_account import account
+from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.records import Lease
-from monitor.store.states import ClassOrigin
 from monitor.store.store import Clock
 
 T = TypeVar("T")

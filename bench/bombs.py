@@ -37,8 +37,8 @@ from monitor.backbones.backbone_spec import BackboneSpec
 from monitor.backbones.embed_images import embed_part
 from monitor.backbones.engine import Engine, open_engine
 from monitor.feed.batch_plan import plan_batches
-from monitor.feed.contract import Columns
 from monitor.feed.feed_storage import FeedStorage
+from monitor.feed.input_contract import Columns
 from monitor.pipeline.worker_tools import BatchEmbedder
 from tests.feed import bombs
 from tests.feed.make import encoded, picture

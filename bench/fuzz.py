@@ -24,7 +24,7 @@ except ModuleNotFoundError:
 
 with atheris.instrument_imports(include=["monitor"]):
     from monitor.config import load
-    from monitor.feed.contract import Columns, Row, check_schema, rows_of
+    from monitor.feed.input_contract import Columns, Row, check_schema, rows_of
     from monitor.people.exchange.parsed_answers import take_in
     from monitor.people.exchange.read_answers import read_answers
 

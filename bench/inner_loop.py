@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA
 from sklearn.semi_supervised import LabelSpreading
 from threadpoolctl import threadpool_limits
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import drive, inner_loop
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from monitor.evaluation.embedded_images import load_images
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 
 
 def labelled(data: Path | None, label_column: str) -> tuple[Floats, np.ndarray]:

@@ -20,7 +20,7 @@ from monitor.evaluation.labelled_features import load_features
 from monitor.evaluation.methods.ablations import ABLATIONS
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import drive, inner_loop
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 
 KNOWN, NEW = 4, 2
 # Images of each class in the pool, and as many that are not.

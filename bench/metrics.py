@@ -24,7 +24,7 @@ from monitor.store.output_columns import REJECTED, VERDICTS, table
 from monitor.store.records import Batch, Count, FileStat
 from monitor.telemetry import exporter as exporter_module
 from monitor.telemetry.exporter import Exporter
-from monitor.telemetry.metric_families import BORDERS
+from monitor.telemetry.metric_catalog import BORDERS
 
 REASONS = ("truncated", "not an image", "too many pixels")
 IMAGES = 256

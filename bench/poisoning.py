@@ -20,7 +20,7 @@ import numpy as np
 
 from bench.labelled import labelled
 from monitor.evaluation.labelled_features import load_features
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import drive, inner_loop
 from monitor.pipeline.pool_settlement import SettlementInput, settle

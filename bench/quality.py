@@ -28,7 +28,7 @@ from monitor.evaluation.methods.conclad import conclad_method
 from monitor.evaluation.oracle import Oracle
 from monitor.evaluation.protocol import Stream, StreamSettings, build_stream, labels_for
 from monitor.novelty.detector import Detector
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.store import Store
 
 #: Known classes at first, and new ones in each task, by dataset.

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from bench.labelled import labelled
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import Update, drive, inner_loop
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 
 # Smaller than what `conclad fit` allows: some datasets have few images per class.
 SETTINGS = RobustSettings(least=4)

@@ -42,7 +42,7 @@ from actors.periodic_tasks import PeriodicTasks
 from actors.worker_pool import DetectorRef, Done
 from monitor.config import Config, load
 from monitor.feed.batch_plan import PlannedBatch
-from monitor.feed.contract import RowIdentity
+from monitor.feed.input_contract import RowIdentity
 from monitor.images.image_stats import STATS
 from monitor.jobs.score_batch import EmbeddedBatch
 from monitor.novelty.detector import Detector
@@ -59,8 +59,8 @@ from monitor.pipeline.worker_tasks import (
 )
 from monitor.store import NewClass, Store, VersionUpdate, commit_version, compact, recover
 from monitor.store.batch_commit_plan import LABELS
+from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.records import Count
-from monitor.store.states import ClassOrigin
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.decomposition import PCA
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.novelty.presets import preset_settings

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from bench.labelled import labelled
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 
 # Samples of each class that nothing was fitted on, to ask about.
 ASKED = 100

@@ -37,7 +37,7 @@ from monitor.jobs.from_config import open_engine_of
 from monitor.jobs.progress import JobProgress
 from monitor.jobs.score_files import Scored, score
 from monitor.novelty.detector import Detector
-from monitor.novelty.trigger.settings import TriggerSettings
+from monitor.novelty.trigger.trigger_settings import TriggerSettings
 
 CHANGED = 0.05
 KNOWN = 3

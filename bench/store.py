@@ -26,8 +26,8 @@ from sqlalchemy import insert
 
 from monitor.store import ScoredBatch, Store, commit_batches
 from monitor.store.output_columns import REJECTED, VERDICTS, features_schema, table
+from monitor.store.pool_and_file_states import BatchState, FileState
 from monitor.store.records import Batch, Count, FileStat
-from monitor.store.states import BatchState, FileState
 from monitor.store.tables import batches, files, seen
 
 DIMENSION, GROUP = 1280, 16

@@ -15,7 +15,7 @@ from monitor.jobs.from_config import open_existing_store
 from monitor.people.answer_questions import find_class
 from monitor.people.class_catalog import ClassView, list_classes
 from monitor.people.class_corrections import Changed, merge, rename, retire
-from monitor.people.pseudo_labels import mark_wrong
+from monitor.people.review_pseudo_labels import mark_wrong
 from monitor.store import Store
 from monitor.store.errors import NotFound
 

@@ -55,7 +55,7 @@ def fit(data: tuple[str, ...], loaded: Loaded, output: Output) -> None:
 
 def _could_see(fitted: Fitted) -> list[str]:
     """The smallest share of a pool that would be noticed, and what would improve it."""
-    from monitor.novelty.trigger.settings import SensitivitySettings
+    from monitor.novelty.trigger.trigger_settings import SensitivitySettings
 
     found = fitted.sensitivity
     if found is None:

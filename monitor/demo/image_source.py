@@ -16,9 +16,9 @@ from monitor.demo.scenes.dirty_lens import soiled
 from monitor.demo.story import LEAST_CLASSES, MOST_CLASSES
 from monitor.feed.batch_plan import plan_batches, read_footer
 from monitor.feed.batch_reader import BatchReader
-from monitor.feed.contract import Row
 from monitor.feed.feed_storage import FeedFile, FeedStorage
 from monitor.feed.file_arguments import find_files
+from monitor.feed.input_contract import Row
 from monitor.images.decode import decode
 from monitor.images.reject_reasons import Rejected
 

@@ -18,8 +18,8 @@ from monitor.demo.story import Story
 from monitor.demo.story_files import Written
 from monitor.store import Store
 from monitor.store.output_columns import NEW, NOVEL, UNDECIDED
+from monitor.store.pool_and_file_states import PoolState
 from monitor.store.read_verdicts import read_verdicts
-from monitor.store.states import PoolState
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitor.store import Store
+from monitor.store.pool_and_file_states import FileState, PoolState
 from monitor.store.records import Event
-from monitor.store.states import FileState, PoolState
 
 #: Pools of which nothing more will come without people or further images.
 AT_REST = frozenset(

@@ -12,7 +12,7 @@ from monitor.people.answer_questions import find_class
 from monitor.people.class_catalog import list_classes
 from monitor.people.class_corrections import Changed, merge, rename, retire
 from monitor.people.class_names import alike, clean_name
-from monitor.people.pseudo_labels import assigned_to, mark_wrong
+from monitor.people.review_pseudo_labels import assigned_to, mark_wrong
 from monitor.people.undo_change import impact_of, undo_change
 from monitor.store.exemplars import exemplars_of
 

@@ -9,8 +9,8 @@ from datetime import datetime
 from monitor.desk.novelty_activity import Series, novelty_over_time
 from monitor.desk.outcomes import RoundOutcome, in_progress, is_alive, latest_outcomes, monitor_seen
 from monitor.people.version_manifest import knowledge_of
+from monitor.store.pool_and_file_states import PoolState
 from monitor.store.records import Pool
-from monitor.store.states import PoolState
 from monitor.store.store import Store, Transaction
 
 SOURCES = 60

@@ -21,8 +21,8 @@ from monitor.images.image_identity import image_key as digest_of
 from monitor.people.teach_images import called_no_image
 from monitor.store.atomic_files import Folder
 from monitor.store.output_columns import NOVEL, read_table
+from monitor.store.pool_and_file_states import VersionState
 from monitor.store.records import ClassRow
-from monitor.store.states import VersionState
 from monitor.store.store import Store
 
 LATEST = 20_000

@@ -18,7 +18,6 @@ from monitor.doctor.findings import Check, good, problem, warning
 from monitor.errors import ConcladError
 from monitor.feed.batch_plan import plan_batches
 from monitor.feed.batch_reader import BatchReader
-from monitor.feed.contract import Row
 from monitor.feed.feed_storage import (
     SUFFIXES,
     FeedStorage,
@@ -26,6 +25,7 @@ from monitor.feed.feed_storage import (
     is_hidden,
     storage_errors,
 )
+from monitor.feed.input_contract import Row
 from monitor.images.decode import decode
 from monitor.images.reject_reasons import Rejected
 from monitor.jobs.from_config import columns_of, decoding_of, feed_storage_of, open_store

@@ -9,7 +9,7 @@ from monitor.backbones.backbone import load_backbone
 from monitor.backbones.backbone_spec import BackboneSpec
 from monitor.backbones.engine import Engine, open_engine
 from monitor.evaluation.labelled_features import LabelledFeatures, labelled_features
-from monitor.feed.contract import Columns
+from monitor.feed.input_contract import Columns
 from monitor.feed.labelled_dataset import RejectedSample, embed_dataset
 
 

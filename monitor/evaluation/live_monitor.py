@@ -19,8 +19,8 @@ from monitor.novelty.detector import Detector, Scores
 from monitor.novelty.drift.source_drift import DriftSettings, DriftVerdict, Sketch
 from monitor.novelty.inner_loop import Update, drive, inner_loop
 from monitor.novelty.settle_pool import SettledVerdicts, settle_pool
-from monitor.novelty.trigger.settings import TriggerSettings
 from monitor.novelty.trigger.trigger_decision import Evidence, TriggerState
+from monitor.novelty.trigger.trigger_settings import TriggerSettings
 
 #: Why people were asked: the trigger, the weekly allowance, or a shift that has begun.
 Kind = Literal["quiet", "round", "probe", "confirm"]

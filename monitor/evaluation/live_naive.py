@@ -14,7 +14,7 @@ from scipy import stats
 from monitor.evaluation.live_feed import Floats
 from monitor.evaluation.shift_naive import mmd_p_value
 from monitor.novelty.detector import Detector
-from monitor.novelty.paper.settings import PaperSettings
+from monitor.novelty.paper.paper_settings import PaperSettings
 
 Alarm = Callable[[Floats], bool]
 

@@ -13,7 +13,7 @@ from monitor.evaluation.errors import (
     ShareError,
 )
 from monitor.evaluation.plans import FIVE_SEEDS
-from monitor.novelty.settings import MethodSettings
+from monitor.novelty.common_settings import MethodSettings
 
 # A known class keeps at least so many images for the pools, and a new class has so many: with
 # fewer a pool would mostly show the same images again.

@@ -21,8 +21,8 @@ from monitor.novelty.class_separation import auroc
 from monitor.novelty.detector import Detector
 from monitor.novelty.settle_pool import NEW
 from monitor.novelty.trigger.pool_novelty import measure_novelty
-from monitor.novelty.trigger.settings import TriggerSettings
 from monitor.novelty.trigger.trigger_decision import MONTH
+from monitor.novelty.trigger.trigger_settings import TriggerSettings
 
 Record = dict[str, Any]
 

@@ -20,7 +20,7 @@ from monitor.evaluation.report_figures import ReportFigure
 from monitor.evaluation.report_tables import Table
 from monitor.evaluation.results_store import write_bytes
 from monitor.evaluation.summary import percent
-from monitor.novelty.trigger.settings import TriggerSettings
+from monitor.novelty.trigger.trigger_settings import TriggerSettings
 
 _NOTHING = "–"
 _OURS, _TRIGGER = "conclad", "its trigger alone"

@@ -15,8 +15,8 @@ from monitor.novelty.drift.pool_drift import PoolDrift, SourceSplit, observe_poo
 from monitor.novelty.drift.source_drift import DriftSettings
 from monitor.novelty.inner_loop import drive, inner_loop
 from monitor.novelty.trigger.pool_novelty import measure_novelty
-from monitor.novelty.trigger.settings import TriggerSettings
 from monitor.novelty.trigger.trigger_decision import Evidence, TriggerState
+from monitor.novelty.trigger.trigger_settings import TriggerSettings
 
 if TYPE_CHECKING:
     from monitor.evaluation.shift import ShiftWorld

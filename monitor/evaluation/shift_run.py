@@ -18,7 +18,7 @@ from monitor.evaluation.results_store import read_json, write_json
 from monitor.evaluation.shift import ShiftPlan, ShiftWorld, measure
 from monitor.evaluation.shift_data import Lottery, ShiftedFeatures, seen_through
 from monitor.evaluation.shift_feeds import Record
-from monitor.feed.contract import Columns
+from monitor.feed.input_contract import Columns
 from monitor.feed.labelled_dataset import embed_dataset
 
 Progress = Callable[[str], None]

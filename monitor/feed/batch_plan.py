@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from monitor.feed.contract import Columns, Layout, check_schema
 from monitor.feed.errors import FeedError, FileCorrupt, FileIncomplete, SourceUnavailable
 from monitor.feed.feed_storage import (
     FeedFile,
@@ -26,6 +25,7 @@ from monitor.feed.feed_storage import (
     one_line,
     storage_errors,
 )
+from monitor.feed.input_contract import Columns, Layout, check_schema
 
 MAGIC = b"PAR1"
 ENCRYPTED = b"PARE"

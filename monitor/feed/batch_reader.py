@@ -25,7 +25,6 @@ from monitor.feed.batch_plan import (
     open_parquet,
     same_file,
 )
-from monitor.feed.contract import Columns, RejectedRow, Row, fallback_source, image_bytes, rows_of
 from monitor.feed.errors import FileChanged
 from monitor.feed.feed_storage import (
     FeedFile,
@@ -33,6 +32,14 @@ from monitor.feed.feed_storage import (
     is_of_storage,
     one_line,
     storage_errors,
+)
+from monitor.feed.input_contract import (
+    Columns,
+    RejectedRow,
+    Row,
+    fallback_source,
+    image_bytes,
+    rows_of,
 )
 from monitor.images.reject_reasons import Reason
 

@@ -17,10 +17,10 @@ from monitor.backbones.feature_cache import Chunk, FeatureCache
 from monitor.feed.batch_plan import PlannedBatch, plan_batches
 from monitor.feed.batch_reader import BatchReader
 from monitor.feed.class_folders import class_folder, class_images
-from monitor.feed.contract import Columns, Row
 from monitor.feed.errors import SourceError
 from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.file_arguments import find_files
+from monitor.feed.input_contract import Columns, Row
 from monitor.images.reject_reasons import Reason, Rejected
 from monitor.plain_text import path_problem
 

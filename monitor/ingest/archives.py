@@ -18,9 +18,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from monitor.ingest.errors import Unreadable
-from monitor.ingest.file_kinds import FileKind, is_passed_over, kind_of
 from monitor.ingest.image_files import LARGEST, picture_of
 from monitor.ingest.image_names import Reading, name_image, whole_file
+from monitor.ingest.input_formats import FileKind, is_passed_over, kind_of
 from monitor.ingest.reader_items import Finished, Handed, Item, Known, LeftOut
 from monitor.ingest.source_files import SourceFile, Stamp
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from monitor.ingest.archives import read_archive
 from monitor.ingest.errors import Unreadable
-from monitor.ingest.file_kinds import FileKind, is_whole
 from monitor.ingest.image_files import hand_over, item_of, read_whole
 from monitor.ingest.image_names import Reading, whole_file
+from monitor.ingest.input_formats import FileKind, is_whole
 from monitor.ingest.parquet_tables import read_table
 from monitor.ingest.reader_items import Finished, Handed, Idle, Item, Known, LeftOut
 from monitor.ingest.source_files import Settling, SourceFile, Stamp, Walk

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from monitor.ingest.capture_times import from_exif, from_nanoseconds
-from monitor.ingest.file_kinds import as_feed_image
 from monitor.ingest.image_names import Named, Reading, name_image
+from monitor.ingest.input_formats import as_feed_image
 from monitor.ingest.reader_items import Finished, Handed, Item, LeftOut, Picture
 from monitor.ingest.source_files import SourceFile, Stamp
 

@@ -39,7 +39,7 @@ def name_image(file: SourceFile, options: Options, member: str = "") -> Named | 
     The source is the first folder on the way down; where there is none, the folder or archive
     that was named.
 
-    >>> from monitor.ingest.file_kinds import FileKind
+    >>> from monitor.ingest.input_formats import FileKind
     >>> file = SourceFile("/in/cam-1/day/0001.jpg", "cam-1/day/0001.jpg", "in", FileKind.IMAGE)
     >>> name_image(file, Options()).source_id
     'cam-1'

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from monitor.backbones.malloc import keep_freed_memory
+from monitor.ingest.address_kinds import Source, recognise
 from monitor.ingest.batches import BatchWriter, Published, Stopped, recover
 from monitor.ingest.cameras import LiveSource
 from monitor.ingest.errors import FeedRefused, OptionRefused, SourceRefused
@@ -27,7 +28,6 @@ from monitor.ingest.ingest_tally import Tally
 from monitor.ingest.parallel_sources import one_after_the_other, side_by_side
 from monitor.ingest.reader_items import Finished, Handed, Idle, Known, LeftOut, Picture, Repeated
 from monitor.ingest.source_files import Walk
-from monitor.ingest.source_kinds import Source, recognise
 from monitor.ingest.wait_for_space import Space
 from monitor.jobs.progress import JobProgress, Report, silent
 from monitor.plain_text import name_problem

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from monitor.ingest.address_kinds import Source
 from monitor.ingest.reader_items import Handed, Idle
-from monitor.ingest.source_kinds import Source
 
 QUEUED = 32
 """Images between the threads and the writer: when it waits for space, so do they."""

@@ -13,8 +13,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from monitor.feed.contract import Columns, Row, check_schema, is_binary, plain_type, rows_of
 from monitor.feed.errors import ContractError
+from monitor.feed.input_contract import Columns, Row, check_schema, is_binary, plain_type, rows_of
 from monitor.ingest.errors import Unreadable
 from monitor.ingest.image_files import picture_of
 from monitor.ingest.image_names import Reading, name_image, whole_file

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitor.ingest.file_kinds import FileKind, is_passed_over, kind_by_bytes, kind_of
+from monitor.ingest.input_formats import FileKind, is_passed_over, kind_by_bytes, kind_of
 from monitor.ingest.reader_items import as_text
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from monitor.backbones.engine import Features
 from monitor.config import Config
-from monitor.feed.contract import RejectedRow, RowIdentity
+from monitor.feed.input_contract import RejectedRow, RowIdentity
 from monitor.jobs.feature_stream import Part, Piece
 from monitor.jobs.from_config import open_engine_of
 from monitor.jobs.job_folder import JobFolder

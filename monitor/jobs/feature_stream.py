@@ -16,9 +16,9 @@ from monitor.backbones.embed_images import Embedded, Reuse, embed_frames, embed_
 from monitor.backbones.engine import Engine, Features
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.batch_reader import BatchReader, read_pieces
-from monitor.feed.contract import Columns, RejectedRow, Row, RowIdentity
 from monitor.feed.errors import FeedError
 from monitor.feed.feed_storage import FeedFile, FeedStorage
+from monitor.feed.input_contract import Columns, RejectedRow, Row, RowIdentity
 from monitor.jobs.score_batch import CopiedRow
 
 # Small enough that an interruption costs a minute or two of a CPU's work, large enough that a

@@ -28,12 +28,12 @@ from monitor.store.store import Clock, Store
 if TYPE_CHECKING:
     from monitor.backbones.backbone_spec import BackboneSpec
     from monitor.backbones.engine import Engine
-    from monitor.feed.contract import Columns
     from monitor.feed.feed_storage import FeedStorage
+    from monitor.feed.input_contract import Columns
     from monitor.images.decode import Decoding
+    from monitor.novelty.common_settings import MethodSettings
     from monitor.novelty.detector import Detector
     from monitor.novelty.fingerprint import Fingerprint
-    from monitor.novelty.settings import MethodSettings
 
 
 # Parts are imported where they are made: a command that only opens the store needs neither
@@ -47,7 +47,7 @@ def feed_storage_of(config: Config) -> FeedStorage:
 
 
 def columns_of(config: Config) -> Columns:
-    from monitor.feed.contract import Columns
+    from monitor.feed.input_contract import Columns
 
     return Columns(**config.feed.columns.model_dump())
 

@@ -10,10 +10,10 @@ from monitor.backbones.embed_images import Reuse
 from monitor.backbones.engine import Engine
 from monitor.config import Config
 from monitor.feed.batch_plan import plan_files
-from monitor.feed.contract import Columns
 from monitor.feed.errors import FeedError, FileChanged
 from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.file_arguments import find_files
+from monitor.feed.input_contract import Columns
 from monitor.jobs.errors import NothingReadable
 from monitor.jobs.feature_stream import Part, Piece, cut_into_parts, embed_parts
 from monitor.jobs.from_config import columns_of

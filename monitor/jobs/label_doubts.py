@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 
 TINY = 30

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from monitor.feed.batch_plan import PlannedBatch
-from monitor.feed.contract import RejectedRow, RowIdentity
-from monitor.novelty.arrays import Floats
+from monitor.feed.input_contract import RejectedRow, RowIdentity
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.shift_correction import ShiftCorrection, score_corrected
 from monitor.store import ScoredBatch, Transaction

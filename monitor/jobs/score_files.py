@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from threadpoolctl import threadpool_limits
 
 from monitor.config import Config
-from monitor.feed.contract import RejectedRow, RowIdentity
+from monitor.feed.input_contract import RejectedRow, RowIdentity
 from monitor.images.image_identity import image_key
 from monitor.images.reject_reasons import Reason, Rejected
 from monitor.jobs.feature_stream import Part, Piece

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from monitor.novelty.arrays import Bools, Floats, Ints
+from monitor.novelty.array_types import Bools, Floats, Ints
+from monitor.novelty.common_settings import MethodSettings
 from monitor.novelty.detector import Detector, KnownClass
-from monitor.novelty.robust.settings import RobustSettings
-from monitor.novelty.settings import MethodSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.settle_pool import SettledVerdicts
 
 

@@ -9,7 +9,8 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from monitor.novelty.arrays import Bools, Floats, Ints
+from monitor.novelty.array_types import Bools, Floats, Ints
+from monitor.novelty.common_settings import MethodSettings
 from monitor.novelty.errors import (
     ClassTooSmall,
     DuplicateClass,
@@ -18,9 +19,8 @@ from monitor.novelty.errors import (
     UnknownClass,
 )
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.robust.verdict_score import ModeMeans, Opinions
-from monitor.novelty.settings import MethodSettings
 from monitor.novelty.subspace import (
     BankScreen,
     JudgedReferences,

@@ -19,12 +19,12 @@ from typing import Literal
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.array_types import Floats, Ints
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.errors import InvalidBudget
 from monitor.novelty.labeller import Labeller, PoolAnswers, PoolScore, PseudoLabel
-from monitor.novelty.paper.settings import PaperSettings
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.paper.paper_settings import PaperSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 
 Outcome = Literal["quiet", "nothing new", "discovered"]
 

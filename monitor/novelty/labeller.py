@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.array_types import Floats, Ints
 from monitor.novelty.detector import Detector
 from monitor.novelty.errors import InvalidAnswer
 

@@ -15,8 +15,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
-from monitor.novelty.arrays import Floats, Ints
-from monitor.novelty.settings import GraphSettings
+from monitor.novelty.array_types import Floats, Ints
+from monitor.novelty.common_settings import GraphSettings
 from monitor.novelty.subspace import principal
 
 # Rows of the similarity matrix at a time: 512 rows against 10,000 nodes are 20 MiB.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from monitor.novelty.common_settings import MethodSettings
 from monitor.novelty.errors import InvalidSettings
-from monitor.novelty.paper.settings import PaperSettings
-from monitor.novelty.robust.settings import RobustSettings
-from monitor.novelty.settings import MethodSettings
+from monitor.novelty.paper.paper_settings import PaperSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 
 PRESETS: Mapping[str, type[MethodSettings]] = {
     settings.preset: settings for settings in (RobustSettings, PaperSettings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.cluster import HDBSCAN
 
-from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.array_types import Floats, Ints
 from monitor.novelty.detector import Detector
 from monitor.novelty.pool_graph import PoolSpace
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import Field, fields
 from typing import Any
 
-from monitor.novelty.drift.settings import DriftSettings
-from monitor.novelty.paper.settings import PaperSettings
-from monitor.novelty.robust.settings import RobustSettings
-from monitor.novelty.settings import GraphSettings, MethodSettings
+from monitor.novelty.common_settings import GraphSettings, MethodSettings
+from monitor.novelty.drift.drift_settings import DriftSettings
+from monitor.novelty.paper.paper_settings import PaperSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.settings_group import SettingsGroup
-from monitor.novelty.trigger.settings import (
+from monitor.novelty.trigger.trigger_settings import (
     PoolNoveltySettings,
     SensitivitySettings,
     TriggerSettings,

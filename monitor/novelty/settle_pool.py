@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from monitor.novelty.arrays import Bools, Floats, Ints
+from monitor.novelty.array_types import Bools, Floats, Ints
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.shift_correction import correction_of, score_corrected
 from monitor.novelty.drift.sketch import Sketch
@@ -27,7 +27,7 @@ from monitor.novelty.robust.class_posterior import (
     reached_by,
 )
 from monitor.novelty.robust.pool_belief import PlacedPool, believed, unanswered
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.trigger.pool_novelty import Measure, measure_novelty
 
 Verdict = Literal["known", "new", "shifted", "undecided"]

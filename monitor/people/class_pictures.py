@@ -16,7 +16,7 @@ from monitor.store.exemplars import (
     thumbnail_name,
 )
 from monitor.store.output_columns import BY_PSEUDO_LABEL
-from monitor.store.states import QuestionState
+from monitor.store.pool_and_file_states import QuestionState
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import answers, questions
 

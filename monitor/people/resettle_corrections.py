@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.store.output_columns import BY_PERSON, KNOWN, NEW, SETTLED, UNDECIDED, table
+from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.records import ClassRow, Event, Lease
 from monitor.store.settled_commit import commit_settled, standing_rows
-from monitor.store.states import ClassOrigin
 from monitor.store.store import Store, Transaction
 
 #: Events after which settled verdicts may say something that no longer holds.

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from monitor.config.schema import GateSection
 from monitor.images.image_identity import image_key
-from monitor.novelty.arrays import Bools, Floats
+from monitor.novelty.array_types import Bools, Floats
 from monitor.novelty.class_growth import answers_to_confirm, teach_class
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.inner_loop import spread
@@ -35,10 +35,10 @@ from monitor.pipeline.pool_samples import (
 from monitor.pipeline.pool_steps import confirmable
 from monitor.pipeline.version_gate import compare_versions, objection
 from monitor.store.errors import WrongState
+from monitor.store.pool_and_file_states import ClassOrigin, VersionState
 from monitor.store.pool_images import find_in_pools, open_questions
 from monitor.store.records import ClassRow, Occurrence, Version
 from monitor.store.snapshots import load_snapshot
-from monitor.store.states import ClassOrigin, VersionState
 from monitor.store.store import Store, Transaction
 from monitor.store.version_commit import NewClass, VersionUpdate, commit_version
 

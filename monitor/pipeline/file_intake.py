@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from monitor.feed.batch_plan import FileBatches, plan_files, same_file
-from monitor.feed.contract import Columns
 from monitor.feed.errors import FeedError, FileGone, FileIncomplete, SourceUnavailable
 from monitor.feed.feed_storage import FeedFile, FeedStorage, by_arrival
+from monitor.feed.input_contract import Columns
 from monitor.feed.unfinished_files import UnfinishedFile, is_overdue, wait_for
 from monitor.store import Store, Transaction
 from monitor.store.atomic_files import declare, fault_point
 from monitor.store.ledger import FilePlan, Listing
+from monitor.store.pool_and_file_states import FileState
 from monitor.store.records import FileRow, FileStat, Lease
-from monitor.store.states import FileState
 
 declare(
     "intake.before_register", "intake.after_register", "intake.before_plan", "intake.after_plan"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.array_types import Floats, Ints
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.drift.adaptation import AdaptedClass, adapt, looks_usual
 from monitor.novelty.drift.sketch import Sketch

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import betabinom
 
 from monitor.images.image_stats import STATS
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Calibration
 from monitor.novelty.drift.pool_drift import SourceSplit, observe_pool, rows_by_source
 from monitor.novelty.drift.shift_correction import ShiftCorrection, correction_of

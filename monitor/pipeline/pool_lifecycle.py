@@ -72,9 +72,9 @@ from monitor.store.errors import (
     WrongState,
 )
 from monitor.store.exemplars import want_pictures
+from monitor.store.pool_and_file_states import PoolState
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Count, Lease, Pool
-from monitor.store.states import PoolState
 
 #: Steps that are one transaction each.
 _STEPS = ("close", "decide", "close_round", "give_up", "attach")

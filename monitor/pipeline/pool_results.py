@@ -51,8 +51,8 @@ from monitor.store.exemplars import (
     wanted_pictures,
 )
 from monitor.store.output_columns import BY_PSEUDO_LABEL
+from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.records import Count, Lease, Version
-from monitor.store.states import ClassOrigin
 
 if TYPE_CHECKING:
     from monitor.pipeline.inner_loop_driver import LoopConclusion

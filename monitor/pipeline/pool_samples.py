@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.atomic_files import Folder
@@ -31,8 +31,8 @@ from monitor.store.output_columns import (
     table,
 )
 from monitor.store.output_columns import final_name as named
+from monitor.store.pool_and_file_states import VersionState
 from monitor.store.records import Pool, PoolMember, PoolSample, Question
-from monitor.store.states import VersionState
 from monitor.store.store import Store, Transaction
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.class_growth import GrownClass, grow_classes
 from monitor.novelty.detector import Detector
 from monitor.novelty.settle_pool import SettledVerdicts, settle_pool

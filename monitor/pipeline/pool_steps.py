@@ -18,12 +18,12 @@ from monitor.config import Config
 from monitor.config.schema import LabelsSection
 from monitor.jobs.score_batch import UNCORRECTED, ShiftCorrections, keep_corrections
 from monitor.novelty.detector import Detector
-from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.source_drift import accept
 from monitor.novelty.drift.source_state import packed, unpacked
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE
-from monitor.novelty.trigger.settings import TriggerSettings
 from monitor.novelty.trigger.trigger_decision import Decision, TriggerState
+from monitor.novelty.trigger.trigger_settings import TriggerSettings
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput
 from monitor.pipeline.pool_inspection import PoolInspection
 from monitor.pipeline.pool_samples import PoolSamples, discovered_samples, taught_samples
@@ -32,10 +32,10 @@ from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import Store, Transaction
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import NotFound
+from monitor.store.pool_and_file_states import ClassOrigin, PoolState, QuestionState
 from monitor.store.pools import PoolEvent
 from monitor.store.records import ClassRow, Count, Pool, PoolSample, Question
 from monitor.store.shared_names import DRIFT, DRIFT_STATES
-from monitor.store.states import ClassOrigin, PoolState, QuestionState
 
 WEEK = timedelta(days=7)
 #: Sources that the record of a pool names with their figures.

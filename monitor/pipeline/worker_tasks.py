@@ -16,9 +16,9 @@ import numpy as np
 
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.jobs.score_batch import UNCORRECTED, EmbeddedBatch, ShiftCorrections, score_batch
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
-from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.trigger.pool_novelty import Measure, MeasuredPools
 from monitor.pipeline.inner_loop_driver import (

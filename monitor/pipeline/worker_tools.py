@@ -17,9 +17,9 @@ import numpy as np
 
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.batch_reader import BatchReader, read_pieces
-from monitor.feed.contract import Columns, RejectedRow, Row, RowIdentity
 from monitor.feed.errors import FeedError, SourceUnavailable
 from monitor.feed.feed_storage import FeedStorage
+from monitor.feed.input_contract import Columns, RejectedRow, Row, RowIdentity
 from monitor.images.decode import Decoding
 from monitor.images.image_stats import STATS
 from monitor.images.isolated_decoding import decoders_for

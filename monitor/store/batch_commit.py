@@ -27,10 +27,10 @@ from monitor.store.output_columns import (
     spool_name,
     stage_table,
 )
+from monitor.store.pool_and_file_states import BatchState
 from monitor.store.records import Batch, Lease, OutputFile, PoolMember
 from monitor.store.shared_names import STAGING
 from monitor.store.spooled_features import FeaturesMissing, SpooledFeatures, count_above, staged_as
-from monitor.store.states import BatchState
 from monitor.store.store import Store, Transaction
 
 __all__ = ["CommittedBatch", "ScoredBatch", "commit_batches"]

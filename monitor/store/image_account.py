@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, case, func, select
 
+from monitor.store.pool_and_file_states import (
+    QUARANTINED_FILES,
+    BatchState,
+    FileState,
+    PoolState,
+    QuestionState,
+)
 from monitor.store.shared_names import IMAGES
-from monitor.store.states import QUARANTINED_FILES, BatchState, FileState, PoolState, QuestionState
 from monitor.store.tables import Repository, batches, files, outputs, pools, questions
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from monitor.store.image_account import uneven_files
 from monitor.store.integrity_findings import Finding, Severity
 from monitor.store.integrity_settled import settled_findings
 from monitor.store.output_columns import KINDS, Span, count_rows, spool_folder, standing
+from monitor.store.pool_and_file_states import BatchState, FileState, QuestionState, VersionState
 from monitor.store.records import OutputFile, PoolMember
 from monitor.store.shared_names import IMAGES, STAGING
 from monitor.store.snapshots import verify_snapshot
-from monitor.store.states import BatchState, FileState, QuestionState, VersionState
 from monitor.store.store import Store, Transaction, promises
 from monitor.store.tables import batches, files, pool_members, pools, questions
 

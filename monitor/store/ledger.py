@@ -20,8 +20,8 @@ from sqlalchemy import (
 
 from monitor.plain_text import visible
 from monitor.store.errors import NotFound, WrongState
+from monitor.store.pool_and_file_states import BatchState, FileState
 from monitor.store.records import Batch, FileRow, FileStat
-from monitor.store.states import BatchState, FileState
 from monitor.store.tables import Repository, batches, chunks, files
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from monitor.store.atomic_files import Folder
 from monitor.store.output_columns import read_table
-from monitor.store.states import QuestionState
+from monitor.store.pool_and_file_states import QuestionState
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import chunks, pool_members, questions
 

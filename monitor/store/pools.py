@@ -18,8 +18,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, exists, func, insert, select, update
 
 from monitor.store.errors import NotFound, WrongState
+from monitor.store.pool_and_file_states import PoolState
 from monitor.store.records import Pool, PoolMember, Settlement
-from monitor.store.states import PoolState
 from monitor.store.tables import Repository, chunks, pool_members, pools, settlements
 
 

@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 from sqlalchemy import select
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.store.errors import WrongState
 from monitor.store.output_columns import feature_matrix, final_name, read_table

@@ -9,8 +9,8 @@ from datetime import datetime
 from sqlalchemy import delete, select, update
 
 from monitor.store.errors import NotFound
+from monitor.store.pool_and_file_states import QUARANTINED_FILES, BatchState, FileState
 from monitor.store.records import FileRow
-from monitor.store.states import QUARANTINED_FILES, BatchState, FileState
 from monitor.store.tables import Repository, batches, chunks, files
 
 _QUARANTINED = batches.c.state == BatchState.QUARANTINED

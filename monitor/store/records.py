@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from monitor.store.answer_kinds import AnswerKind, AnswerOutcome
-from monitor.store.states import (
+from monitor.store.pool_and_file_states import (
     BatchState,
     ClassOrigin,
     FileState,

@@ -17,8 +17,8 @@ from monitor.store.exemplars import shown_by_exemplars, thumbnail_name
 from monitor.store.output_columns import (
     spool_folder,
 )
+from monitor.store.pool_and_file_states import QuestionState
 from monitor.store.pools import FINISHED_POOLS, is_settled
-from monitor.store.states import QuestionState
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import pools, questions
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import select, update
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.store.atomic_files import declare, fault_point
 from monitor.store.errors import StoreBusy, WrongState
 from monitor.store.exemplars import forget_exemplars, thumbnail_name

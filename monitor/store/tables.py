@@ -43,7 +43,7 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from monitor.store.answer_kinds import AnswerKind, AnswerOutcome
-from monitor.store.states import (
+from monitor.store.pool_and_file_states import (
     BatchState,
     ClassOrigin,
     FileState,

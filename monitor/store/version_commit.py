@@ -19,10 +19,10 @@ from monitor.store.output_columns import (
     read_table,
     stage_table,
 )
+from monitor.store.pool_and_file_states import ClassOrigin, VersionState
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Count, Lease, Occurrence, OutputFile, Version
 from monitor.store.snapshots import Snapshot, content_hash, publish_snapshot
-from monitor.store.states import ClassOrigin, VersionState
 from monitor.store.store import Store, Transaction
 
 declare(

@@ -31,8 +31,8 @@ from monitor.store import Store
 from monitor.store.disk_space import disk_of
 from monitor.store.shared_names import COORDINATOR_LEASE
 from monitor.telemetry.errors import MetricsUnavailable
-from monitor.telemetry.metric_families import STAGES, families, page_families
-from monitor.telemetry.metric_family import Family
+from monitor.telemetry.metric_catalog import STAGES, families, page_families
+from monitor.telemetry.metric_series import Family
 from monitor.telemetry.source_label_cap import Cap
 from monitor.telemetry.store_reading import TruthReader
 

@@ -15,6 +15,7 @@ from monitor.store import Store, Transaction
 from monitor.store.disk_space import with_disk_outage
 from monitor.store.errors import StoreError
 from monitor.store.image_account import Account, account
+from monitor.store.pool_and_file_states import ClassOrigin, FileState, PoolState, VersionState
 from monitor.store.records import ClassRow, Count, Event, Publication, Question, Version
 from monitor.store.shared_names import (
     COORDINATOR_LEASE,
@@ -29,7 +30,6 @@ from monitor.store.shared_names import (
     SOURCES,
 )
 from monitor.store.snapshot_manifest import read_meta
-from monitor.store.states import ClassOrigin, FileState, PoolState, VersionState
 from monitor.telemetry.silent_sources import Pace
 from monitor.telemetry.store_summary import (
     CoordinatorSummary,

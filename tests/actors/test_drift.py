@@ -14,7 +14,7 @@ from PIL import Image
 from actors.run_monitor import Summary, run
 from monitor.config import Config
 from monitor.jobs.fit_detector import fit
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.store import Store
 from monitor.store.read_verdicts import read_verdicts
 from tests.actors.crashing import KILLED, at, drain

@@ -30,16 +30,16 @@ from monitor.errors import ConcladError
 from monitor.people.answer_questions import Fate, Said, Word, give, take_back_last
 from monitor.people.class_corrections import merge, rename, retire
 from monitor.people.exchange.parsed_answers import Parsed, take_in
-from monitor.people.pseudo_labels import assigned_to, mark_wrong
+from monitor.people.review_pseudo_labels import assigned_to, mark_wrong
 from monitor.people.teach_images import call_no_image, teach, unteach
 from monitor.people.undo_change import undo_change
 from monitor.people.version_history import refuse, release, rollback
 from monitor.store import Store, check
 from monitor.store.image_account import account
+from monitor.store.pool_and_file_states import PoolState, VersionState
 from monitor.store.pools import FINISHED_POOLS
 from monitor.store.records import Question
 from monitor.store.source_purge import purge
-from monitor.store.states import PoolState, VersionState
 from tests.actors.crashing import at
 from tests.actors.story import CHAPTERS, KINDS, expected_ids, tell_story
 from tests.actors.test_monitor import changed

@@ -15,8 +15,8 @@ from monitor.pipeline.pool_lifecycle import PoolLifecycle
 from monitor.pipeline.pool_steps import CurrentDetector
 from monitor.pipeline.worker_tasks import InspectPool, UpdaterTools
 from monitor.store import Store
+from monitor.store.pool_and_file_states import PoolState
 from monitor.store.snapshots import load_snapshot
-from monitor.store.states import PoolState
 from tests.actors.crashing import at
 from tests.actors.story import Story, tell_story, with_oracle
 from tests.actors.test_monitor import answer_all, changed

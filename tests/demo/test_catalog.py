@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from monitor.demo.scenes import dirty_lens as lens
 from monitor.demo.scenes import texture
 from monitor.demo.scenes.catalog import SCENES, jpeg, render
-from monitor.demo.scenes.view import SIZE
+from monitor.demo.scenes.viewpoint import SIZE
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -14,8 +14,8 @@ from monitor.demo.errors import TooFewImages
 from monitor.demo.image_source import Collected, DrawnImages, collect
 from monitor.demo.story import SOURCES, Story
 from monitor.demo.story_files import Written, write
-from monitor.feed.contract import Columns, check_schema
 from monitor.feed.feed_storage import FeedStorage, by_arrival
+from monitor.feed.input_contract import Columns, check_schema
 from monitor.images.decode import Decoded, decode
 from tests.jobs.feeds import write_feed
 

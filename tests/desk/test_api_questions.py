@@ -22,8 +22,8 @@ from monitor.desk.question_queue import read_queue
 from monitor.people.class_catalog import list_classes
 from monitor.people.class_corrections import retire
 from monitor.store import Store, check
+from monitor.store.pool_and_file_states import QuestionState
 from monitor.store.pools import PoolEvent
-from monitor.store.states import QuestionState
 from tests.desk.client import Client
 from tests.desk.conftest import Tokens
 

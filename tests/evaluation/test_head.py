@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from monitor.evaluation.methods.buffer import ReplayBuffer
-from monitor.evaluation.methods.head import Head, HeadSettings
+from monitor.evaluation.methods.perceptron_head import Head, HeadSettings
 from monitor.novelty.paper.adam import Adam
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from monitor.evaluation.errors import UnknownMethodError
 from monitor.evaluation.labelled_features import LabelledFeatures
-from monitor.evaluation.methods.common import hold_out
 from monitor.evaluation.methods.er import LARGE_BUFFER, SMALL_BUFFER, er_method
 from monitor.evaluation.methods.registry import METHODS, MethodEntry, entry_for, make_method
+from monitor.evaluation.methods.shared_by_baselines import hold_out
 from monitor.evaluation.plans import BASELINES
 from tests.evaluation import checks
 from tests.evaluation.samples import digits, synthetic

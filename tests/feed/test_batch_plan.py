@@ -18,9 +18,9 @@ from monitor.feed.batch_plan import (
     plan_files,
     read_footer,
 )
-from monitor.feed.contract import Columns, Layout
 from monitor.feed.errors import ContractError, FileCorrupt, FileGone, FileIncomplete
 from monitor.feed.feed_storage import FeedFile, FeedStorage
+from monitor.feed.input_contract import Columns, Layout
 from tests.feed.make import table, write
 
 FILE = FeedFile("a.parquet", 1000, 1)

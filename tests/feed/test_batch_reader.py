@@ -15,9 +15,9 @@ import pytest
 
 from monitor.feed.batch_plan import PlannedBatch, plan_batches
 from monitor.feed.batch_reader import BatchReader, ReadRows
-from monitor.feed.contract import Columns, Row
 from monitor.feed.errors import FileChanged, FileGone
 from monitor.feed.feed_storage import FeedFile, FeedStorage
+from monitor.feed.input_contract import Columns, Row
 from monitor.images.reject_reasons import Reason
 from tests.feed.make import read_batch, table, write
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from monitor.feed.contract import Columns, Layout, check_schema
 from monitor.feed.errors import ContractError
+from monitor.feed.input_contract import Columns, Layout, check_schema
 
 WHERE = "feed/cam-7/0003.parquet"
 

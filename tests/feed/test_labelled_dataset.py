@@ -15,8 +15,8 @@ from monitor.backbones.backbone_spec import BackboneSpec, cache_root
 from monitor.backbones.engine import Engine, Features, Images, open_engine
 from monitor.backbones.feature_cache import Chunk, FeatureCache
 from monitor.feed import labelled_dataset as dataset
-from monitor.feed.contract import Columns
 from monitor.feed.errors import ContractError
+from monitor.feed.input_contract import Columns
 from monitor.feed.labelled_dataset import embed_dataset
 from monitor.images.reject_reasons import Reason, Rejected
 from monitor.novelty.fingerprint import Fingerprint

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from monitor.feed.contract import Columns, check_schema
 from monitor.feed.feed_storage import FeedStorage
+from monitor.feed.input_contract import Columns, check_schema
 
 OLD = 1_700_000_000
 """A time of files that nobody is writing any more."""

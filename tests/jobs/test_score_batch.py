@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from monitor.feed.batch_plan import PlannedBatch
-from monitor.feed.contract import RejectedRow, RowIdentity
 from monitor.feed.feed_storage import FeedFile
+from monitor.feed.input_contract import RejectedRow, RowIdentity
 from monitor.images.image_stats import STATS as NAMES
 from monitor.images.reject_reasons import Reason
 from monitor.jobs.score_batch import CopiedRow, EmbeddedBatch, score_batch

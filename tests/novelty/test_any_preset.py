@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from monitor.novelty.common_settings import MethodSettings
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import Update, drive, inner_loop
 from monitor.novelty.presets import PRESETS, preset_settings
-from monitor.novelty.settings import MethodSettings
 from tests.novelty.worlds import BackboneWorld, World, name
 
 KNOWN = 3

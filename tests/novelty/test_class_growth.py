@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from monitor.novelty import class_growth
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.class_growth import (
     Growth,
     answers_to_confirm,
@@ -16,8 +16,8 @@ from monitor.novelty.class_growth import (
     teach_class,
 )
 from monitor.novelty.detector import Detector, KnownClass
-from monitor.novelty.paper.settings import PaperSettings
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.paper.paper_settings import PaperSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.settle_pool import settle_pool
 
 DIMENSION = 16

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.class_separation import auroc
+from monitor.novelty.common_settings import MethodSettings
 from monitor.novelty.detector import Detector
 from monitor.novelty.labeller import PoolAnswers
 from monitor.novelty.robust.choose_questions import to_confirm
@@ -23,7 +24,6 @@ from monitor.novelty.robust.class_posterior import (
     pool_posterior,
 )
 from monitor.novelty.robust.pool_belief import PlacedPool, PoolBelief, believed, unanswered
-from monitor.novelty.settings import MethodSettings
 from tests.novelty.worlds import BackboneWorld, name
 
 KNOWN, NEW = 3, 4
@@ -206,7 +206,7 @@ def test_confirming_questions_go_to_the_class_and_stop_when_it_is_confirmed(
 def test_the_presets_settings_are_used_for_a_detector_of_the_paper(
     world: BackboneWorld, pool: tuple[Floats, np.ndarray]
 ) -> None:
-    from monitor.novelty.paper.settings import PaperSettings
+    from monitor.novelty.paper.paper_settings import PaperSettings
 
     settings: MethodSettings = PaperSettings()
     features, labels = pool

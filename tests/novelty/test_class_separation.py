@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.class_separation import auroc, separation
 from monitor.novelty.errors import MissingLabels
 from tests.novelty.worlds import BackboneWorld

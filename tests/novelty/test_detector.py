@@ -19,8 +19,8 @@ from monitor.novelty.errors import (
     UnknownClass,
 )
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.novelty.paper.settings import PaperSettings
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.paper.paper_settings import PaperSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.store.snapshots import from_state, to_state
 from tests.novelty.worlds import World, name
 

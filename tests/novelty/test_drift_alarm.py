@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monitor.novelty.drift.alarm import limit, step
-from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.drift_alarm import limit, step
+from monitor.novelty.drift.drift_settings import DriftSettings
 
 
 def pools_until_alarm(evidence: np.ndarray, height: float) -> int:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.novelty.detector import Detector
-from monitor.novelty.drift import alarm
+from monitor.novelty.drift import drift_alarm
+from monitor.novelty.drift.drift_settings import DRIFT_DEFAULTS, DriftSettings
 from monitor.novelty.drift.pool_drift import split_by_shift, wider
-from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
 from monitor.novelty.drift.sketch import Sketch, coherence
 from monitor.novelty.drift.source_state import (
     CleanEvidence,
@@ -212,18 +212,20 @@ def test_a_source_named_as_shifted_is_corrected_though_its_pool_is_small(
 
 @given(run=st.floats(20, 1e6))
 def test_a_longer_promise_has_a_higher_limit(run: float) -> None:
-    assert alarm.limit(run) <= alarm.limit(run * 2)
-    assert alarm.limit(1.0) == alarm.limit(DRIFT_DEFAULTS.least_run)
+    assert drift_alarm.limit(run) <= drift_alarm.limit(run * 2)
+    assert drift_alarm.limit(1.0) == drift_alarm.limit(DRIFT_DEFAULTS.least_run)
 
 
 def test_the_level_rises_with_evidence_and_falls_back_to_zero() -> None:
-    height = alarm.limit(1000.0)
-    assert alarm.step(0.0, DRIFT_DEFAULTS.reference, height) == 0.0
-    assert alarm.step(0.0, 1.75, height) == pytest.approx(1.0)
-    assert alarm.step(3.0, -100.0, height) == 0.0
+    height = drift_alarm.limit(1000.0)
+    assert drift_alarm.step(0.0, DRIFT_DEFAULTS.reference, height) == 0.0
+    assert drift_alarm.step(0.0, 1.75, height) == pytest.approx(1.0)
+    assert drift_alarm.step(3.0, -100.0, height) == 0.0
     most = DRIFT_DEFAULTS.most_at_once * height
-    assert alarm.step(0.0, 1e9, height) == pytest.approx(most)
-    assert alarm.step(0.0, 1e9, height, DriftSettings(most_at_once=1.0)) == pytest.approx(height)
+    assert drift_alarm.step(0.0, 1e9, height) == pytest.approx(most)
+    assert drift_alarm.step(0.0, 1e9, height, DriftSettings(most_at_once=1.0)) == pytest.approx(
+        height
+    )
 
 
 @pytest.mark.parametrize(

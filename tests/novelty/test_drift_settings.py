@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.adaptation import adapt, adapted, looks_usual
+from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.pool_drift import split_by_shift
-from monitor.novelty.drift.settings import DriftSettings
 from monitor.novelty.drift.shift_correction import correction_of
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.drift.source_drift import accept, observation, observe
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE
-from monitor.novelty.trigger.settings import TriggerSettings
 from monitor.novelty.trigger.trigger_decision import Evidence, TriggerState
+from monitor.novelty.trigger.trigger_settings import TriggerSettings
 from tests.novelty.worlds import World
 
 DAY = 86_400.0

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.errors import DimensionMismatch, InvalidAnswer, InvalidBudget
 from monitor.novelty.inner_loop import Update, drive, inner_loop
 from monitor.novelty.presets import preset_settings
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from tests.novelty.worlds import World, name
 
 PRESETS = ("robust", "paper")

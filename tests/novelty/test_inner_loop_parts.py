@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.adaptation import adapt
-from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.errors import DuplicateClass
 from monitor.novelty.inner_loop import QuestionsToAsk, Update, drive, inner_loop
-from monitor.novelty.paper.settings import PaperSettings
+from monitor.novelty.paper.paper_settings import PaperSettings
 from monitor.novelty.pool_graph import PoolSpace
 from monitor.novelty.presets import preset_settings
 from monitor.novelty.robust.class_posterior import SecondOpinion, Standardisation
 from monitor.novelty.robust.pool_belief import shifted_answers
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from tests.novelty.worlds import BackboneWorld, World, name
 
 KNOWN = 3

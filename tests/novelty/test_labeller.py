@@ -14,7 +14,7 @@ from monitor.novelty.errors import DimensionMismatch, InvalidAnswer, InvalidFeat
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.novelty.labeller import PoolAnswers
 from monitor.novelty.provisional_classes import provisional_clusters
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.subspace import References, as_features
 from tests.novelty.worlds import World, name
 

@@ -16,7 +16,7 @@ from monitor.novelty.paper.linear_labeller import (
     RoutedRatio,
     iteration_plan,
 )
-from monitor.novelty.paper.settings import PaperSettings
+from monitor.novelty.paper.paper_settings import PaperSettings
 from monitor.novelty.subspace import Subspace
 from tests.novelty.worlds import World, name
 

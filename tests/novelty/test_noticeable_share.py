@@ -7,8 +7,8 @@ import numpy as np
 from monitor.novelty.detector import Detector
 from monitor.novelty.trigger.noticeable_share import sensitivity
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE, measure_novelty
-from monitor.novelty.trigger.settings import SensitivitySettings
 from monitor.novelty.trigger.trigger_decision import threshold
+from monitor.novelty.trigger.trigger_settings import SensitivitySettings
 from tests.novelty.worlds import World
 
 

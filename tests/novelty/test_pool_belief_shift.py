@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.class_separation import auroc
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.adaptation import adapt, adapted
-from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.inner_loop import drive, inner_loop
 from monitor.novelty.labeller import PoolAnswers
@@ -19,7 +19,7 @@ from monitor.novelty.pool_graph import PoolSpace
 from monitor.novelty.robust.class_posterior import ClassPosterior, pool_posterior
 from monitor.novelty.robust.graph_labeller import GraphLabeller
 from monitor.novelty.robust.pool_belief import shifted_answers, with_shifted_classes
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.store.snapshots import from_state, to_state
 from tests.novelty.worlds import World, name
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.labeller import AT_THE_END, PoolAnswers
 from monitor.novelty.robust.choose_questions import question_parts
@@ -20,7 +20,7 @@ from monitor.novelty.robust.pool_belief import (
     pool_views,
     unanswered,
 )
-from monitor.novelty.robust.settings import VIEWS, RobustSettings
+from monitor.novelty.robust.robust_settings import VIEWS, RobustSettings
 from tests.novelty.worlds import BackboneWorld, name
 
 KNOWN, NEW = 4, (4, 5)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
+from monitor.novelty.common_settings import GraphSettings
 from monitor.novelty.pool_graph import PoolGraph, PoolSpace
-from monitor.novelty.settings import GraphSettings
 
 GRAPH = GraphSettings()
 

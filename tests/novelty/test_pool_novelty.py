@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.errors import DimensionMismatch
 from monitor.novelty.presets import preset_settings

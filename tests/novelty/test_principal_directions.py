@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from monitor.novelty import subspace
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.subspace import References, Subspace, SubspaceBank, principal
 
 

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.common_settings import GraphSettings, MethodSettings
+from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.errors import InvalidSettings
-from monitor.novelty.paper.settings import PaperSettings
+from monitor.novelty.paper.paper_settings import PaperSettings
 from monitor.novelty.presets import (
     PRESETS,
     preset_settings,
     settings_from_dict,
     settings_to_dict,
 )
-from monitor.novelty.robust.settings import RobustSettings
-from monitor.novelty.settings import GraphSettings, MethodSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.settings_group import SettingsGroup, setting
 from monitor.novelty.settings_table import settings_tables
-from monitor.novelty.trigger.settings import (
+from monitor.novelty.trigger.trigger_settings import (
     PoolNoveltySettings,
     SensitivitySettings,
     TriggerSettings,

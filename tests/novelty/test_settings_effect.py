@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monitor.novelty.common_settings import GraphSettings, MethodSettings
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.adaptation import adapt
-from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.errors import ClassTooSmall
 from monitor.novelty.inner_loop import drive, inner_loop
-from monitor.novelty.paper.settings import PaperSettings
+from monitor.novelty.paper.paper_settings import PaperSettings
 from monitor.novelty.provisional_classes import provisional_clusters
-from monitor.novelty.robust.settings import RobustSettings
-from monitor.novelty.settings import GraphSettings, MethodSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.trigger.noticeable_share import sensitivity
 from monitor.novelty.trigger.pool_novelty import measure_novelty
-from monitor.novelty.trigger.settings import PoolNoveltySettings, SensitivitySettings
+from monitor.novelty.trigger.trigger_settings import PoolNoveltySettings, SensitivitySettings
 from tests.novelty.worlds import World, name
 
 KNOWN = 4

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from monitor.novelty.arrays import Bools, Floats
+from monitor.novelty.array_types import Bools, Floats
 from monitor.novelty.detector import Detector
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.settle_pool import settle_pool
 
 DIMENSION = 16

@@ -7,18 +7,18 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from monitor.feed.contract import RowIdentity
+from monitor.feed.input_contract import RowIdentity
 from monitor.jobs.score_batch import verdict_table
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
-from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.shift_correction import (
     ShiftCorrection,
     correction_of,
     score_corrected,
 )
 from monitor.novelty.drift.sketch import Sketch
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from tests.novelty.worlds import World
 
 KNOWN = 4

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.novelty.arrays import Floats
-from monitor.novelty.drift import alarm
+from monitor.novelty.array_types import Floats
+from monitor.novelty.drift import drift_alarm
 from monitor.novelty.drift.pool_drift import observe_pool, split_by_shift
 from monitor.novelty.drift.sketch import coherence
 from monitor.novelty.drift.source_drift import (
@@ -183,12 +183,12 @@ def test_a_discovery_leaves_the_measure_as_it_was(feed: Feed) -> None:
 def test_false_alarms_keep_to_their_rate() -> None:
     """Normal evidence, a thousand pools of each of 40 sources, one allowed in 200 pools."""
     rng = np.random.default_rng(0)
-    height = alarm.limit(200.0)
+    height = drift_alarm.limit(200.0)
     alarms = 0
     for _ in range(40):
         level = 0.0
         for evidence in rng.normal(size=1000):
-            level = alarm.step(level, float(evidence), height)
+            level = drift_alarm.step(level, float(evidence), height)
             if level > height:
                 alarms, level = alarms + 1, 0.0
     assert 40 * 1000 / 200 * 0.3 < alarms < 40 * 1000 / 200 * 1.2

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.novelty.arrays import Bools, Floats
+from monitor.novelty.array_types import Bools, Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import Update, drive, inner_loop
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 
 DIMENSION, NEW = 24, 40
 SEEDS = range(3)

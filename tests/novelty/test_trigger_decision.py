@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE
-from monitor.novelty.trigger.settings import TriggerSettings
 from monitor.novelty.trigger.trigger_decision import (
     MONTH,
     WEEK,
@@ -16,6 +15,7 @@ from monitor.novelty.trigger.trigger_decision import (
     TriggerState,
     threshold,
 )
+from monitor.novelty.trigger.trigger_settings import TriggerSettings
 
 DAY = 86400.0
 SILENT = TriggerSettings(trickle_per_week=0)

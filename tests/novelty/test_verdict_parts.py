@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
+from monitor.novelty.common_settings import MethodSettings
 from monitor.novelty.detector import Calibration, Detector
 from monitor.novelty.errors import InvalidDetector, InvalidSettings
-from monitor.novelty.paper.settings import PaperSettings
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.paper.paper_settings import PaperSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.robust.verdict_score import ModeMeans, Opinions, Whitening
-from monitor.novelty.settings import MethodSettings
 from monitor.novelty.subspace import References
 from monitor.store.snapshots import from_state, to_state
 from tests.novelty.worlds import BackboneWorld, World, name

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
+from monitor.novelty.common_settings import MethodSettings
 from monitor.novelty.detector import Detector
-from monitor.novelty.settings import MethodSettings
 
 
 class World:

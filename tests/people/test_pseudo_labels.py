@@ -10,7 +10,7 @@ from monitor.people.class_catalog import list_classes
 from monitor.people.class_corrections import merge
 from monitor.people.class_pictures import drop_conclusions
 from monitor.people.errors import NotPossible
-from monitor.people.pseudo_labels import assigned_to, mark_wrong
+from monitor.people.review_pseudo_labels import assigned_to, mark_wrong
 from monitor.people.version_manifest import current_knowledge
 from monitor.store import Store, check, drop_spools
 from monitor.store.errors import NotFound

@@ -11,8 +11,8 @@ import pytest
 
 from monitor.people.answer_questions import take_back
 from monitor.people.class_corrections import merge, rename, retire
-from monitor.people.pseudo_labels import assigned_to, mark_wrong
 from monitor.people.resettle_corrections import Resettled, resettle_corrections
+from monitor.people.review_pseudo_labels import assigned_to, mark_wrong
 from monitor.people.version_history import rollback
 from monitor.store import Store, check, commit_settled, compact, drop_spools, purge
 from monitor.store.errors import QuestionClosed

@@ -13,7 +13,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from monitor.people.pseudo_labels import assigned_to, mark_wrong
+from monitor.people.review_pseudo_labels import assigned_to, mark_wrong
 from monitor.store import Store, check, commit_version, purge
 from monitor.store.backup import back_up, restore
 from monitor.store.output_columns import feature_matrix, read_table

@@ -17,10 +17,10 @@ from monitor.pipeline.pool_samples import answer_from_lessons, read_samples, tau
 from monitor.pipeline.pool_steps import open_round
 from monitor.store import Store, check
 from monitor.store.output_columns import read_table
+from monitor.store.pool_and_file_states import QuestionState
 from monitor.store.pool_images import find_in_pools
 from monitor.store.pools import PoolEvent
 from monitor.store.snapshots import load_snapshot
-from monitor.store.states import QuestionState
 from tests.desk import gallery_world
 from tests.people import world
 from tests.store.building import settle_pool

@@ -12,9 +12,9 @@ from monitor.novelty.detector import KnownClass
 from monitor.store import Store, commit_version
 from monitor.store.exemplars import Exemplar, keep_exemplars, put_thumbnail
 from monitor.store.output_columns import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
+from monitor.store.pool_and_file_states import ClassOrigin, PoolState
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Occurrence, Question
-from monitor.store.states import ClassOrigin, PoolState
 from monitor.store.version_commit import NewClass, VersionUpdate
 from tests.store.building import CAPTURED, commit_batch, plan_feed, sample, scored, small_detector
 

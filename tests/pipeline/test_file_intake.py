@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from monitor.feed.contract import Columns
 from monitor.feed.errors import SourceUnavailable
 from monitor.feed.feed_storage import FeedStorage
+from monitor.feed.input_contract import Columns
 from monitor.pipeline.file_intake import FileIntake
 from monitor.store import Store
 from monitor.store.errors import LeaseLost
+from monitor.store.pool_and_file_states import FileState
 from monitor.store.records import Batch, Lease
-from monitor.store.states import FileState
 from tests.jobs.feeds import write_feed
 from tests.pipeline.world import Clock
 

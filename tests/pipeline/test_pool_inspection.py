@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, inspect_pool

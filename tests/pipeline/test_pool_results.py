@@ -21,9 +21,9 @@ from monitor.store import Severity, check
 from monitor.store.errors import WrongState
 from monitor.store.exemplars import unpainted
 from monitor.store.output_columns import current, read_table
+from monitor.store.pool_and_file_states import ClassOrigin, PoolState, VersionState
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Version
-from monitor.store.states import ClassOrigin, PoolState, VersionState
 from tests.pipeline.world import NEW, World, make_world
 
 NEW_ROWS = range(40, 60)

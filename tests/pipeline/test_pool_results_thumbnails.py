@@ -24,7 +24,7 @@ from monitor.pipeline.pool_samples import PoolSamples
 from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import Store, check, purge
 from monitor.store.exemplars import exemplars_of, want_pictures
-from monitor.store.states import ClassOrigin
+from monitor.store.pool_and_file_states import ClassOrigin
 
 COUNT = 40
 TAKEN = datetime(2024, 5, 17, 6, 0, tzinfo=UTC)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.config.schema import LabelsSection
-from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.drift.source_drift import DriftVerdict
 from monitor.novelty.drift.source_state import packed
@@ -34,8 +34,8 @@ from monitor.pipeline.pool_steps import (
     read_watch,
 )
 from monitor.store.errors import WrongState
+from monitor.store.pool_and_file_states import PoolState
 from monitor.store.pools import PoolEvent
-from monitor.store.states import PoolState
 from tests.pipeline.world import CALM, NOON, World, images, make_world
 
 AT = NOON.timestamp()

@@ -20,9 +20,9 @@ from monitor.pipeline.pool_steps import (
 )
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import BudgetExceeded
+from monitor.store.pool_and_file_states import ClassOrigin, PoolState
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Question
-from monitor.store.states import ClassOrigin, PoolState
 from tests.pipeline.world import NEW, World, make_world
 
 LIMIT = timedelta(hours=72)

@@ -10,8 +10,8 @@ import pytest
 
 from actors.run_monitor import run
 from monitor.config import Config
-from monitor.feed.contract import Columns
 from monitor.feed.feed_storage import FeedStorage
+from monitor.feed.input_contract import Columns
 from monitor.images.decode import Decoding
 from monitor.images.image_identity import image_digest
 from monitor.pipeline.worker_tools import ThumbnailReader

@@ -11,11 +11,11 @@ import pytest
 
 from actors.worker_pool import WORKERS
 from monitor.feed.batch_plan import PlannedBatch, plan_batches
-from monitor.feed.contract import Columns
 from monitor.feed.feed_storage import FeedFile, FeedStorage
+from monitor.feed.input_contract import Columns
 from monitor.jobs.from_config import open_engine_of
 from monitor.novelty.detector import Detector
-from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.trigger import pool_novelty
 from monitor.novelty.trigger.pool_novelty import PoolNovelty, measure_novelty
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput, RoundToAsk

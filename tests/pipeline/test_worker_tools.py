@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from monitor.feed.contract import Columns
 from monitor.feed.errors import SourceUnavailable
 from monitor.feed.feed_storage import FeedStorage
+from monitor.feed.input_contract import Columns
 from monitor.images.decode import Decoding
 from monitor.pipeline.worker_tools import ALONE_SECONDS, RowThumbnail, ThumbnailReader
 from tests.jobs.feeds import picture, write_feed

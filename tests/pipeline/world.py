@@ -12,8 +12,8 @@ import numpy as np
 
 from monitor.config import Config
 from monitor.feed.batch_plan import PlannedBatch
-from monitor.feed.contract import RowIdentity
 from monitor.feed.feed_storage import FeedFile
+from monitor.feed.input_contract import RowIdentity
 from monitor.jobs.score_batch import EmbeddedBatch, score_batch
 from monitor.novelty.detector import Detector
 from monitor.pipeline.pool_lifecycle import Advanced, PoolLifecycle
@@ -30,8 +30,8 @@ from monitor.store import (
 )
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.output_columns import STATS
+from monitor.store.pool_and_file_states import ClassOrigin, PoolState
 from monitor.store.records import Event, FileStat, Pool, Question
-from monitor.store.states import ClassOrigin, PoolState
 from tests.jobs.feeds import config_for
 
 #: Where the classes lie; ``n`` is the one that nobody knows yet.

@@ -20,8 +20,8 @@ from monitor.store import (
 )
 from monitor.store.errors import ClassNameTaken, LeaseLost, NotFound, WrongState
 from monitor.store.output_columns import current, read_table
+from monitor.store.pool_and_file_states import ClassOrigin, PoolState, VersionState
 from monitor.store.records import Count
-from monitor.store.states import ClassOrigin, PoolState, VersionState
 from tests.store.building import assert_identical, discoveries, dump, small_detector
 from tests.store.conftest import Clock
 from tests.store.crashing import prepare_release, prepare_version, version

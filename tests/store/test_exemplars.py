@@ -16,9 +16,9 @@ from monitor.store.exemplars import (
     keep_exemplars,
     put_thumbnail,
 )
+from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.pools import PoolEvent
 from monitor.store.snapshot_manifest import read_meta
-from monitor.store.states import ClassOrigin
 from monitor.store.store import Transaction
 from monitor.store.version_commit import VersionUpdate
 from tests.store.building import CAPTURED, plan_feed, sample, small_detector

@@ -20,9 +20,9 @@ from monitor.store import (
 )
 from monitor.store.errors import LeaseLost
 from monitor.store.output_columns import current
+from monitor.store.pool_and_file_states import PoolState
 from monitor.store.records import OutputFile, PoolMember
 from monitor.store.shared_names import STAGING
-from monitor.store.states import PoolState
 from monitor.store.store import Recovered
 from tests.store.building import commit_batch, dump, plan_feed, scored, verdict_ids
 from tests.store.conftest import Clock

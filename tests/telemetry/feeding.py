@@ -18,10 +18,10 @@ from monitor.store import NewClass, Occurrence, ScoredBatch, Store, VersionUpdat
 from monitor.store import commit_version as publish
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.output_columns import REJECTED, VERDICTS, table
+from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Count, FileStat, Lease, Question, Version
 from monitor.store.shared_names import SHIFTS
-from monitor.store.states import ClassOrigin
 from monitor.telemetry.store_reading import WEBHOOK_ROOM
 from tests.store.building import CAPTURED, commit_batch, plan_feed, sample, scored, small_detector
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules" / "alerts.yml"
+RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules" / "alert_rules.yml"
 
 #: How long no pod is there, and how long before somebody looks: within a 'for' and within [10m].
 GAP_SECONDS, BEFORE_SECONDS = 120, 240

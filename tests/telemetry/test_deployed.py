@@ -17,9 +17,9 @@ from monitor.telemetry.dashboards import BOARDS
 from monitor.telemetry.dashboards.model import WIDTH
 from monitor.telemetry.dashboards.overview_dashboard import ALERTS as SHOWN
 from monitor.telemetry.exporter import Exporter
-from monitor.telemetry.generate import generated
-from monitor.telemetry.metric_families import SILENT_NAMED
-from monitor.telemetry.metrics_reference import every_family
+from monitor.telemetry.metric_catalog import SILENT_NAMED
+from monitor.telemetry.metrics_page import every_family
+from monitor.telemetry.write_dashboards import generated
 from tests.system import require_system
 from tests.telemetry import feeding
 from tests.telemetry.pods import with_replaced_pods
@@ -55,7 +55,7 @@ ALERTS = {
 
 
 def rules() -> list[dict[str, Any]]:
-    document = yaml.safe_load((PROMETHEUS / "rules" / "alerts.yml").read_text())
+    document = yaml.safe_load((PROMETHEUS / "rules" / "alert_rules.yml").read_text())
     return [rule for group in document["groups"] for rule in group["rules"]]
 
 
@@ -243,7 +243,7 @@ def test_every_alert_has_a_runbook_and_stands_on_the_page_of_alerts() -> None:
 
 def test_promtool_accepts_rules_and_configuration() -> None:
     promtool = require_system("promtool", "prometheus")
-    assert "SUCCESS" in run(promtool, "check", "rules", PROMETHEUS / "rules" / "alerts.yml")
+    assert "SUCCESS" in run(promtool, "check", "rules", PROMETHEUS / "rules" / "alert_rules.yml")
     assert "SUCCESS" in run(promtool, "check", "config", PROMETHEUS / "prometheus.yml")
 
 

@@ -22,13 +22,13 @@ from monitor.novelty.drift.adaptation import adapt
 from monitor.novelty.drift.source_drift import Sketch
 from monitor.outages import Outages
 from monitor.store import NewClass, Store, Transaction, VersionUpdate, commit_version
+from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.records import Count
-from monitor.store.states import ClassOrigin
 from monitor.store.tables import counters
 from monitor.telemetry import exporter as module
 from monitor.telemetry.errors import MetricsUnavailable
 from monitor.telemetry.exporter import Exporter
-from monitor.telemetry.metric_families import BORDERS
+from monitor.telemetry.metric_catalog import BORDERS
 from monitor.telemetry.status_report import describe, to_dict
 from monitor.telemetry.store_reading import TruthReader
 from tests.store.building import commit_batch, plan_feed, scored

@@ -14,7 +14,7 @@ from monitor.config.telemetry_section import MetricsSection
 from monitor.store import Store
 from monitor.telemetry import exporter as module
 from monitor.telemetry.exporter import Exporter
-from monitor.telemetry.metric_families import SILENT_NAMED
+from monitor.telemetry.metric_catalog import SILENT_NAMED
 from monitor.telemetry.silent_sources import Pace
 from monitor.telemetry.status_report import describe, to_dict
 from monitor.telemetry.store_reading import TruthReader

@@ -15,30 +15,30 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from monitor.demo.scenes import built, land, works
+from monitor.demo.scenes import buildings, landmarks, landscape
 from monitor.demo.scenes.texture import Pixels, lit, mix, step
-from monitor.demo.scenes.view import SIZE, View
+from monitor.demo.scenes.viewpoint import SIZE, View
 
 Scene = Callable[[View], Pixels]
 
 SCENES: Mapping[str, Scene] = MappingProxyType(
     {
-        "water": land.water,
-        "forest": land.forest,
-        "fields": land.fields,
-        "town": built.town,
-        "dunes": land.dunes,
-        "snow": land.snow,
-        "harbour": works.harbour,
-        "quarry": works.quarry,
-        "airport": works.airport,
-        "greenhouses": built.greenhouses,
-        "solar": built.solar,
-        "river": land.river,
-        "highway": built.highway,
-        "wetland": land.wetland,
-        "industry": built.industry,
-        "orchard": built.orchard,
+        "water": landscape.water,
+        "forest": landscape.forest,
+        "fields": landscape.fields,
+        "town": buildings.town,
+        "dunes": landscape.dunes,
+        "snow": landscape.snow,
+        "harbour": landmarks.harbour,
+        "quarry": landmarks.quarry,
+        "airport": landmarks.airport,
+        "greenhouses": buildings.greenhouses,
+        "solar": buildings.solar,
+        "river": landscape.river,
+        "highway": buildings.highway,
+        "wetland": landscape.wetland,
+        "industry": buildings.industry,
+        "orchard": buildings.orchard,
     }
 )
 """By class, in the order in which a story brings them: the first are known from the beginning."""

@@ -1,8 +1,8 @@
 // The gallery: thousands of images in one list, of which only those in view are in the page.
 
 import { Refused, localTimes, moment, send, toast } from "./common.js";
-import { chooseLarge, isLarge, setUpLarge, showLarge } from "./large.js";
-import { actingKey, setTargets, setUp } from "./teaching.js";
+import { chooseLarge, isLarge, setUpLarge, showLarge } from "./large_view.js";
+import { actingKey, setTargets, setUp } from "./act_on_images.js";
 
 const PAGE = 200;
 const GAP = 10;

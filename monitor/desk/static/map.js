@@ -1,8 +1,8 @@
 // The map of a pool: images that look alike lie together. Drawn on a canvas, chosen with a lasso.
 
 import { Refused, moment, send, toast } from "./common.js";
-import { chooseLarge, isLarge, setUpLarge, showLarge } from "./large.js";
-import { actingKey, setTargets, setUp } from "./teaching.js";
+import { chooseLarge, isLarge, setUpLarge, showLarge } from "./large_view.js";
+import { actingKey, setTargets, setUp } from "./act_on_images.js";
 
 const RADIUS = 4;
 const REACH = 10;

@@ -4,10 +4,10 @@
 // answer is written down here before it is sent, so that neither a reload nor a server that is
 // away for a moment loses one.
 
-import { cardOf, cards, chooseGroup, current, dropEmptyGroups, extendTo, leave, look, move, onChange, picked, setChosen, setCurrent, settle, targets, toggle } from "./choosing.js";
+import { cardOf, cards, chooseGroup, current, dropEmptyGroups, extendTo, leave, look, move, onChange, picked, setChosen, setCurrent, settle, targets, toggle } from "./selection.js";
 import { Refused, freshId, localTimes, send, showOpen, toast } from "./common.js";
-import { closeZoom, compare, describe, fillZoom, isZoomed, zoom } from "./looking.js";
-import { askName, setKnown } from "./naming.js";
+import { closeZoom, compare, describe, fillZoom, isZoomed, zoom } from "./shown_picture.js";
+import { askName, setKnown } from "./name_dialog.js";
 
 const bench = document.getElementById("bench");
 const mayAnswer = bench.dataset.mayAnswer === "yes";

@@ -13,10 +13,10 @@ import numpy as np
 
 from monitor.evaluation.methods.ablations import ABLATIONS
 from monitor.evaluation.methods.base import Ask, FloatArray, Method, Observation, ScoreArray
+from monitor.novelty.common_settings import MethodSettings
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import Update, inner_loop
 from monitor.novelty.presets import preset_settings
-from monitor.novelty.settings import MethodSettings
 
 # The smallest class that an evaluation may start from: smaller than what users are allowed,
 # since a benchmark does not page anybody at night.

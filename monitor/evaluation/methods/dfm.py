@@ -22,7 +22,7 @@ from monitor.evaluation.methods.base import (
     Observation,
     ScoreArray,
 )
-from monitor.evaluation.methods.common import KnownSubspaces, mean_plus_stds
+from monitor.evaluation.methods.shared_by_baselines import KnownSubspaces, mean_plus_stds
 
 
 class DFM:

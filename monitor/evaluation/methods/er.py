@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from monitor.evaluation.methods.base import Ask, FloatArray, Observation, ScoreArray
 from monitor.evaluation.methods.buffer import ReplayBuffer
-from monitor.evaluation.methods.common import hold_out, mean_plus_stds
-from monitor.evaluation.methods.head import Head, HeadSettings
+from monitor.evaluation.methods.perceptron_head import Head, HeadSettings
+from monitor.evaluation.methods.shared_by_baselines import hold_out, mean_plus_stds
 from monitor.evaluation.protocol import IntArray, balanced_quotas
 
 Novelty = Literal["entropy", "new"]

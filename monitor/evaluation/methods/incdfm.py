@@ -25,7 +25,7 @@ from monitor.evaluation.methods.base import (
     Observation,
     ScoreArray,
 )
-from monitor.evaluation.methods.common import (
+from monitor.evaluation.methods.shared_by_baselines import (
     FRE_FLOOR,
     SMALLEST,
     VARIANCE,

@@ -23,11 +23,14 @@ Labels = Literal["spends", "nothing", "everything"]
 
 _CONCLAD = "monitor.evaluation.methods.conclad"
 _BASELINE = (
-    "monitor.evaluation.methods.common",
+    "monitor.evaluation.methods.shared_by_baselines",
     "monitor.novelty.subspace",
     "monitor.novelty.subspace",
 )
-_HEAD = ("monitor.evaluation.methods.common", "monitor.evaluation.methods.head")
+_HEAD = (
+    "monitor.evaluation.methods.shared_by_baselines",
+    "monitor.evaluation.methods.perceptron_head",
+)
 
 
 @dataclass(frozen=True, slots=True)

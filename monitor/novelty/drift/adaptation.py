@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.array_types import Floats, Ints
 from monitor.novelty.detector import Detector, KnownClass, held_out
+from monitor.novelty.drift.drift_settings import DRIFT_DEFAULTS, DriftSettings
 from monitor.novelty.drift.pool_drift import wider
-from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.pool_graph import PoolGraph, PoolSpace
 from monitor.novelty.subspace import Subspace, principal

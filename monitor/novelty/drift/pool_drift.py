@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from monitor.novelty.arrays import Bools, Floats, Ints
-from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
+from monitor.novelty.array_types import Bools, Floats, Ints
+from monitor.novelty.drift.drift_settings import DRIFT_DEFAULTS, DriftSettings
 from monitor.novelty.drift.sketch import Sketch, coherence
 from monitor.novelty.drift.source_drift import DriftVerdict, observation, observe
 from monitor.novelty.drift.source_state import Displacement

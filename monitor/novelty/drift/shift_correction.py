@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from monitor.novelty.arrays import Bools, Floats
+from monitor.novelty.array_types import Bools, Floats
 from monitor.novelty.detector import Calibration, Detector, Scores
 from monitor.novelty.drift.sketch import Sketch
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.array_types import Floats, Ints
 from monitor.novelty.detector import Detector
-from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
+from monitor.novelty.drift.drift_settings import DRIFT_DEFAULTS, DriftSettings
 from monitor.novelty.drift.source_state import Displacement
 from monitor.novelty.subspace import References, principal
 

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats
-from monitor.novelty.drift import alarm
-from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
+from monitor.novelty.array_types import Floats
+from monitor.novelty.drift import drift_alarm
+from monitor.novelty.drift.drift_settings import DRIFT_DEFAULTS, DriftSettings
 from monitor.novelty.drift.sketch import Sketch, coherence
 from monitor.novelty.drift.source_state import Condition, Displacement, DriftSignature, SourceState
 from monitor.novelty.drift.wording import changes
@@ -193,7 +193,7 @@ def _weighed(
     _, evidence = _nearest(state, seen, settings)
     height = _limit(state, settings)
     standard = state.clean.standard(evidence, settings)
-    level = alarm.step(state.level, standard, height, settings)
+    level = drift_alarm.step(state.level, standard, height, settings)
     if level == 0.0 and not state.shifted:
         return _settled(state)
     gathered = seen if state.moved is None else state.moved + seen
@@ -210,7 +210,7 @@ def _weighed(
 
 
 def _limit(state: SourceState, settings: DriftSettings) -> float:
-    return alarm.limit(settings.false_alarm_days * state.pools_a_day, settings)
+    return drift_alarm.limit(settings.false_alarm_days * state.pools_a_day, settings)
 
 
 def _nearest(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from monitor.novelty.drift.settings import DriftSettings
+from monitor.novelty.drift.drift_settings import DriftSettings
 
 ConditionKind = Literal["normal", "accepted", "past"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
+from monitor.novelty.drift.drift_settings import DRIFT_DEFAULTS, DriftSettings
 
 # The word for more and for less of each number; None where a person would not say it.
 _WORDS: Mapping[str, tuple[str | None, str | None]] = {

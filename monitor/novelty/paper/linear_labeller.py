@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.array_types import Floats, Ints
 from monitor.novelty.detector import Calibration, Detector
 from monitor.novelty.labeller import (
     KnownOnly,
@@ -23,7 +23,7 @@ from monitor.novelty.labeller import (
     log_ratio,
 )
 from monitor.novelty.paper.adam import Adam
-from monitor.novelty.paper.settings import PaperSettings
+from monitor.novelty.paper.paper_settings import PaperSettings
 from monitor.novelty.subspace import Subspace, SubspaceBank
 
 

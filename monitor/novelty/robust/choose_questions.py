@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.novelty.arrays import Ints
+from monitor.novelty.array_types import Ints
 from monitor.novelty.labeller import PoolAnswers
 from monitor.novelty.robust.pool_belief import PlacedPool, PoolBelief
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 
 
 def question_parts(budget: int, settings: RobustSettings) -> list[int]:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import norm
 
-from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.array_types import Floats, Ints
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.labeller import PoolAnswers, log_ratio
 from monitor.novelty.pool_graph import PoolSpace
 from monitor.novelty.robust.pool_belief import PlacedPool, PoolBelief, believed, unanswered
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.subspace import Subspace, SubspaceBank
 
 # Keeps directions of samples without length finite.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import betabinom
 
-from monitor.novelty.arrays import Floats, Ints
+from monitor.novelty.array_types import Floats, Ints
 from monitor.novelty.detector import Detector
 from monitor.novelty.labeller import (
     AT_THE_END,
@@ -29,7 +29,7 @@ from monitor.novelty.robust.class_posterior import (
     reached_by,
 )
 from monitor.novelty.robust.pool_belief import PlacedPool, PoolBelief, believed, unanswered
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.labeller import PoolAnswers
 from monitor.novelty.pool_graph import PoolGraph, PoolSpace
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.robust.robust_settings import RobustSettings
 
 # Keeps the logarithm of an FRE of zero finite.
 _TINY = 1e-12

@@ -23,8 +23,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from monitor.novelty.arrays import Floats, Ints
-from monitor.novelty.robust.settings import RobustSettings
+from monitor.novelty.array_types import Floats, Ints
+from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.subspace import References
 
 ErrorsBy = Callable[[Callable[[Floats], Floats]], Floats]

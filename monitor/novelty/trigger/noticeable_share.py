@@ -16,8 +16,8 @@ import numpy as np
 
 from monitor.novelty.detector import Detector
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE, measure_novelty
-from monitor.novelty.trigger.settings import SensitivitySettings
 from monitor.novelty.trigger.trigger_decision import MONTH, threshold, together
+from monitor.novelty.trigger.trigger_settings import SensitivitySettings
 
 _DAY = 86400.0
 

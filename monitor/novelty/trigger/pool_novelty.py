@@ -24,11 +24,11 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.utils.extmath import randomized_svd
 
-from monitor.novelty.arrays import Bools, Floats, Ints
+from monitor.novelty.array_types import Bools, Floats, Ints
 from monitor.novelty.detector import Detector
 from monitor.novelty.pool_graph import PoolGraph
 from monitor.novelty.subspace import JudgedReferences
-from monitor.novelty.trigger.settings import PoolNoveltySettings
+from monitor.novelty.trigger.trigger_settings import PoolNoveltySettings
 
 # Keeps logarithms and quotients finite.
 _TINY = 1e-9

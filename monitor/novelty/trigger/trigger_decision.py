@@ -25,7 +25,7 @@ import numpy as np
 from scipy.stats import norm
 
 from monitor.novelty.trigger.pool_novelty import EVERYWHERE
-from monitor.novelty.trigger.settings import TriggerSettings
+from monitor.novelty.trigger.trigger_settings import TriggerSettings
 
 WEEK, MONTH = 7 * 86400.0, 30 * 86400.0
 # Strengths beyond this are as good as certain, and must stay finite numbers in JSON.

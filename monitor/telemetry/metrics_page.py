@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from monitor.config.telemetry_section import MetricsSection
-from monitor.telemetry.metric_families import STAGES, families, page_families
-from monitor.telemetry.metric_family import Family
+from monitor.telemetry.metric_catalog import STAGES, families, page_families
+from monitor.telemetry.metric_series import Family
 from monitor.telemetry.store_summary import StoreSummary
 
 BEGIN = "<!-- metrics: written by scripts/dashboards -->\n"

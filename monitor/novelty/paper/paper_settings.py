@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from monitor.novelty.settings import MethodSettings
+from monitor.novelty.common_settings import MethodSettings
 from monitor.novelty.settings_group import setting
 
 

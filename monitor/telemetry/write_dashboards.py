@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from monitor.telemetry.dashboards import BOARDS, to_json
-from monitor.telemetry.metrics_reference import with_table
+from monitor.telemetry.metrics_page import with_table
 
 
 def generated(root: Path) -> Iterator[tuple[Path, str]]:

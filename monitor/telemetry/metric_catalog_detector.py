@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from monitor.store.states import ClassOrigin, PoolState, VersionState
-from monitor.telemetry.metric_family import Family, counter, gauge, labelled, moment
+from monitor.store.pool_and_file_states import ClassOrigin, PoolState, VersionState
+from monitor.telemetry.metric_series import Family, counter, gauge, labelled, moment
 from monitor.telemetry.store_summary import StoreSummary
 
 

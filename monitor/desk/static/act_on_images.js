@@ -4,7 +4,7 @@
 // back its own action.
 
 import { Refused, freshId, openDialog, send, toast } from "./common.js";
-import { askName, setKnown } from "./naming.js";
+import { askName, setKnown } from "./name_dialog.js";
 
 const SHOWN = 24;
 const bar = document.getElementById("acting");

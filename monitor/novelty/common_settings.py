@@ -1,9 +1,9 @@
 """The numbers that both presets share. Every number is a field with its reason and its range.
 
 A detector carries the settings that it was fitted with. The two presets are
-:class:`monitor.novelty.paper.settings.PaperSettings` and
-:class:`monitor.novelty.robust.settings.RobustSettings`; :mod:`monitor.novelty.presets` finds them
-by name, and ``docs/method-settings.md`` lists every number.
+:class:`monitor.novelty.paper.paper_settings.PaperSettings` and
+:class:`monitor.novelty.robust.robust_settings.RobustSettings`; :mod:`monitor.novelty.presets`
+finds them by name, and ``docs/method-settings.md`` lists every number.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from monitor.novelty.settings_group import SettingsGroup, setting
-from monitor.novelty.trigger.settings import PoolNoveltySettings
+from monitor.novelty.trigger.trigger_settings import PoolNoveltySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.demo.scenes.pen import Colours
+from monitor.demo.scenes.drawing import Colours
 from monitor.demo.scenes.texture import Colour, Field, Kind, noise
 
 T = TypeVar("T")

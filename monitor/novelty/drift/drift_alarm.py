@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.optimize import brentq
 
-from monitor.novelty.drift.settings import DRIFT_DEFAULTS, DriftSettings
+from monitor.novelty.drift.drift_settings import DRIFT_DEFAULTS, DriftSettings
 
 # Siegmund's correction for the jump over the limit, for normal steps.
 _OVERSHOOT = 1.166

@@ -17,9 +17,9 @@ from monitor.errors import OUTAGES, ErrorKind
 from monitor.store.disk_space import Disk
 from monitor.store.image_account import PLACES
 from monitor.store.output_columns import SETTLED_VERDICTS
-from monitor.store.states import FileState
-from monitor.telemetry.metric_families_detector import detector_families
-from monitor.telemetry.metric_family import Family, counter, gauge, labelled, moment
+from monitor.store.pool_and_file_states import FileState
+from monitor.telemetry.metric_catalog_detector import detector_families
+from monitor.telemetry.metric_series import Family, counter, gauge, labelled, moment
 from monitor.telemetry.source_label_cap import capped
 from monitor.telemetry.status_report import OUTCOMES, age
 from monitor.telemetry.store_summary import SourceSummary, StoreSummary

@@ -9,17 +9,17 @@ from datetime import datetime
 import numpy as np
 from sqlalchemy import false
 
-from monitor.novelty.arrays import Floats
+from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.people.class_corrections import Changed, living, operation_id, publish_change
 from monitor.people.errors import NotPossible
 from monitor.store.errors import NotFound
 from monitor.store.exemplars import exemplars_of, keep_exemplars, thumbnail_name
 from monitor.store.output_columns import BY_PERSON, BY_PSEUDO_LABEL, feature_matrix, read_table
+from monitor.store.pool_and_file_states import VersionState
 from monitor.store.records import Count, Occurrence
 from monitor.store.retention import forget_thumbnails
 from monitor.store.shared_names import WRONG_LABELS
-from monitor.store.states import VersionState
 from monitor.store.store import Store, Transaction
 
 

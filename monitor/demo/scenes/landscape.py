@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.demo.scenes.pen import Pen, parts
+from monitor.demo.scenes.drawing import Pen, parts
 from monitor.demo.scenes.shapes import beside, path, split, turned
 from monitor.demo.scenes.texture import (
     Colour,
@@ -20,7 +20,7 @@ from monitor.demo.scenes.texture import (
     shades,
     step,
 )
-from monitor.demo.scenes.view import View
+from monitor.demo.scenes.viewpoint import View
 
 WATERS: tuple[Colour, ...] = (
     (16, 40, 72), (22, 58, 84), (18, 62, 70), (40, 70, 62), (74, 82, 66), (28, 48, 58),

@@ -1,6 +1,6 @@
 // The picture that is looked at: beside the cards, or large, with what it is compared with.
 
-import { current } from "./choosing.js";
+import { current } from "./selection.js";
 
 const dialog = document.getElementById("zoom");
 

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from monitor.feed.feed_storage import without_secrets
 from monitor.ingest.cameras import LiveSource, camera_name, is_live
 from monitor.ingest.errors import SourceRefused
-from monitor.ingest.file_kinds import FileKind, kind_by_bytes, kind_of
 from monitor.ingest.folders import FileSource
 from monitor.ingest.frames import need_av
 from monitor.ingest.image_names import Reading, root_of_archive
+from monitor.ingest.input_formats import FileKind, kind_by_bytes, kind_of
 from monitor.ingest.reader_items import as_text
 from monitor.ingest.source_files import Settling, SourceFile, Walk
 

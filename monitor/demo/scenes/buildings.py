@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.demo.scenes.land import backdrop, bare, fields, grass, scrub
-from monitor.demo.scenes.pen import Colours, Pen
+from monitor.demo.scenes.drawing import Colours, Pen
+from monitor.demo.scenes.landscape import backdrop, bare, fields, grass, scrub
 from monitor.demo.scenes.shapes import Lot, Points, beside, path, split, turned, visible
 from monitor.demo.scenes.texture import Colour, Pixels, blend, ramp, shades
-from monitor.demo.scenes.view import View
+from monitor.demo.scenes.viewpoint import View
 
 ROOFS: tuple[Colour, ...] = (
     (158, 88, 64), (142, 74, 56), (120, 112, 106), (92, 90, 92), (182, 176, 166), (172, 128, 96),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.demo.scenes.built import ROOFS, tanks
-from monitor.demo.scenes.land import backdrop, bare, fields, grass, scrub, sea
-from monitor.demo.scenes.pen import Pen
+from monitor.demo.scenes.buildings import ROOFS, tanks
+from monitor.demo.scenes.drawing import Pen
+from monitor.demo.scenes.landscape import backdrop, bare, fields, grass, scrub, sea
 from monitor.demo.scenes.shapes import Points, path, split, turned, visible
 from monitor.demo.scenes.texture import Colour, Pixels, light, lit, mix, ramp, shades, step
-from monitor.demo.scenes.view import View
+from monitor.demo.scenes.viewpoint import View
 
 BOXES: tuple[Colour, ...] = ((170, 66, 48), (58, 96, 138), (188, 184, 176), (74, 122, 84))
 HULLS: tuple[Colour, ...] = ((96, 50, 44), (60, 66, 78), (44, 84, 92), (120, 118, 114))
