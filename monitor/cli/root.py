@@ -136,11 +136,17 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point of the ``conclad`` command."""
-    if "run" in sys.argv[1:]:
+    monitors = "run" in sys.argv[1:]
+    if monitors:
         # Until the monitor has its own handlers, which takes the seconds in which torch and Ray are
         # loaded, there is nothing to finish: asked to stop, it has stopped, and that is no failure.
         signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if monitors:
+        # While Python takes itself down it gives every handler back: asked to stop in that moment,
+        # a monitor that has already ended would die of the signal.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
