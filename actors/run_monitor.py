@@ -37,8 +37,8 @@ from monitor.jobs.from_config import (
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
 from monitor.store import Store, recover
+from monitor.store.counters_and_account import account
 from monitor.store.errors import LeaseLost
-from monitor.store.image_account import account
 from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.records import Lease
 from monitor.store.store import Clock

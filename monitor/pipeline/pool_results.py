@@ -39,7 +39,7 @@ from monitor.store import (
     commit_settled,
     commit_version,
 )
-from monitor.store.counters import SourceSteps
+from monitor.store.counters_and_account import SourceSteps
 from monitor.store.exemplars import (
     Exemplar,
     Unpainted,

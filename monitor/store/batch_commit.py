@@ -348,7 +348,7 @@ def _record(
     except IntegrityError as error:
         raise _LostRace from error
     tx.batches.finish([plan.outcome for plan in plans])
-    tx.counters.add((count for plan in plans for count in plan.counts), counter_steps(plans))
+    tx.counters.add([count for plan in plans for count in plan.counts], counter_steps(plans))
 
 
 def _record_files(tx: Transaction, files: _StagedFiles) -> None:

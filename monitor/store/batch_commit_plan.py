@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from monitor.images.image_identity import image_key
 from monitor.store.atomic_files import Folder
-from monitor.store.counters import SourceSteps
+from monitor.store.counters_and_account import SourceSteps
 from monitor.store.errors import BatchMismatch
 from monitor.store.ledger import BatchOutcome
 from monitor.store.output_columns import DUPLICATE, KNOWN, NOVEL, REJECTED, table

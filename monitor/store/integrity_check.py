@@ -10,9 +10,9 @@ from sqlalchemy import func, select, text
 
 from monitor.store.atomic_files import FolderEntry, is_temporary
 from monitor.store.compaction import COMPACTED, clear_leftovers, leftovers
+from monitor.store.counters_and_account import uneven_files
 from monitor.store.errors import SnapshotError
 from monitor.store.exemplars import THUMBNAILS, shown_by_exemplars, thumbnail_name
-from monitor.store.image_account import uneven_files
 from monitor.store.integrity_findings import Finding, Severity
 from monitor.store.integrity_settled import settled_findings
 from monitor.store.output_columns import KINDS, Span, count_rows, spool_folder, standing

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from monitor.store.atomic_files import Folder, Staged, declare, fault_point
-from monitor.store.counters import SourceSteps
+from monitor.store.counters_and_account import SourceSteps
 from monitor.store.errors import StoreError, TableMismatch, WrongState
 from monitor.store.output_columns import (
     SETTLED,

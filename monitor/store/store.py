@@ -23,12 +23,11 @@ from sqlalchemy.engine import URL
 
 from monitor.store.atomic_files import Folder, declare, fault_point
 from monitor.store.commit_records import Outputs, SeenImages
-from monitor.store.counters import Counters
+from monitor.store.counters_and_account import Counters, Counts
 from monitor.store.database import Database, database_url
 from monitor.store.detector_versions import Classes, Versions
 from monitor.store.errors import LeaseHeld, LeaseLost, StoreAddress
 from monitor.store.file_modes import make_database_file
-from monitor.store.image_account import Counts
 from monitor.store.ledger import Batches, Files
 from monitor.store.migrations import migrate, verify_layout
 from monitor.store.pools import PoolRepository, Settlements

@@ -14,8 +14,8 @@ from datetime import datetime
 from monitor import __version__
 from monitor.config.telemetry_section import MetricsSection
 from monitor.errors import OUTAGES, ErrorKind
+from monitor.store.counters_and_account import PLACES
 from monitor.store.disk_space import Disk
-from monitor.store.image_account import PLACES
 from monitor.store.output_columns import SETTLED_VERDICTS
 from monitor.store.pool_and_file_states import FileState
 from monitor.telemetry.metric_catalog_detector import detector_families

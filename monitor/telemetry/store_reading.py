@@ -12,9 +12,9 @@ from typing import Any
 
 from monitor.outages import Outage, from_note
 from monitor.store import Store, Transaction
+from monitor.store.counters_and_account import Account, account
 from monitor.store.disk_space import with_disk_outage
 from monitor.store.errors import StoreError
-from monitor.store.image_account import Account, account
 from monitor.store.pool_and_file_states import ClassOrigin, FileState, PoolState, VersionState
 from monitor.store.records import ClassRow, Count, Event, Publication, Question, Version
 from monitor.store.shared_names import (
