@@ -26,7 +26,7 @@ from monitor.store.growth_limits import SLICES, forget_old
 from monitor.store.output_columns import REJECTED, SETTLED, VERDICTS, features_schema, table
 from monitor.store.pools import PoolEvent
 from monitor.store.records import FileStat, Occurrence
-from monitor.store.settled_commit import commit_settled
+from monitor.store.version_and_settled_commit import commit_settled
 
 ROWS = 256
 BATCHES = 8

@@ -36,7 +36,7 @@ from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.records import Version
 from monitor.store.shared_names import SENSITIVITY
 from monitor.store.snapshots import content_hash
-from monitor.store.version_commit import NewClass, VersionUpdate, commit_version
+from monitor.store.version_and_settled_commit import NewClass, VersionUpdate, commit_version
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from monitor.store.errors import ClassNameTaken, WrongState
 from monitor.store.records import ClassRow, Count, Occurrence, Version
 from monitor.store.snapshots import load_snapshot
 from monitor.store.store import Store, Transaction
-from monitor.store.version_commit import VersionUpdate, commit_version
+from monitor.store.version_and_settled_commit import VersionUpdate, commit_version
 
 TRIES = 5
 """An inner loop may publish while we compute. It does so once in many minutes, so a second try

@@ -40,7 +40,7 @@ from monitor.store.pool_images import find_in_pools, open_questions
 from monitor.store.records import ClassRow, Occurrence, Version
 from monitor.store.snapshots import load_snapshot
 from monitor.store.store import Store, Transaction
-from monitor.store.version_commit import NewClass, VersionUpdate, commit_version
+from monitor.store.version_and_settled_commit import NewClass, VersionUpdate, commit_version
 
 NO_IMAGE = "no_image"
 """Notes by image: what people called no image, by whom and in which action."""

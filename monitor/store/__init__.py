@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from monitor.store.integrity_check import Finding, Severity, check, repair
     from monitor.store.records import Occurrence
     from monitor.store.retention import drop_spools, drop_thumbnails
-    from monitor.store.settled_commit import commit_settled
     from monitor.store.snapshots import (
         load_detector,
         load_snapshot,
@@ -22,9 +21,10 @@ if TYPE_CHECKING:
     )
     from monitor.store.source_purge import purge
     from monitor.store.store import Recovered, Store, Transaction, recover
-    from monitor.store.version_commit import (
+    from monitor.store.version_and_settled_commit import (
         NewClass,
         VersionUpdate,
+        commit_settled,
         commit_version,
         refuse_version,
         release_version,
@@ -62,18 +62,18 @@ __all__ = [
 _HOME = {
     "CommittedBatch": "batch_commit",
     "Finding": "integrity_check",
-    "NewClass": "version_commit",
+    "NewClass": "version_and_settled_commit",
     "Occurrence": "records",
     "Recovered": "store",
     "ScoredBatch": "batch_commit",
     "Severity": "integrity_check",
     "Store": "store",
     "Transaction": "store",
-    "VersionUpdate": "version_commit",
+    "VersionUpdate": "version_and_settled_commit",
     "check": "integrity_check",
     "commit_batches": "batch_commit",
-    "commit_settled": "settled_commit",
-    "commit_version": "version_commit",
+    "commit_settled": "version_and_settled_commit",
+    "commit_version": "version_and_settled_commit",
     "compact": "compaction",
     "drop_spools": "retention",
     "drop_thumbnails": "retention",
@@ -82,8 +82,8 @@ _HOME = {
     "publish_snapshot": "snapshots",
     "purge": "source_purge",
     "recover": "store",
-    "refuse_version": "version_commit",
-    "release_version": "version_commit",
+    "refuse_version": "version_and_settled_commit",
+    "release_version": "version_and_settled_commit",
     "repair": "integrity_check",
     "save_detector": "snapshots",
 }

@@ -36,8 +36,8 @@ from monitor.store.output_columns import (
     final_name,
     output_name,
 )
+from monitor.store.read_verdicts import KEY, last_of_each
 from monitor.store.records import Lease, OutputFile
-from monitor.store.settled_commit import KEY, last_of_each
 from monitor.store.store import Store, Transaction
 
 declare(

@@ -31,7 +31,7 @@ from monitor.store.records import Version
 from monitor.store.snapshots import load_snapshot, publish_snapshot
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import detector_versions, pools
-from monitor.store.version_commit import VersionUpdate, commit_version
+from monitor.store.version_and_settled_commit import VersionUpdate, commit_version
 
 #: Below this many images a mean says what one of them looks like; such a class is dropped.
 FEWEST = 3

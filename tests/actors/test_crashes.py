@@ -10,7 +10,7 @@ import pytest
 
 import actors.coordinator
 import actors.run_monitor  # noqa: F401
-import monitor.store.version_commit  # noqa: F401
+import monitor.store.version_and_settled_commit  # noqa: F401
 from monitor.store.atomic_files import declared
 from tests.actors.crashing import KILLED, at, drain
 from tests.actors.story import Story, outcome, tell_story, with_oracle

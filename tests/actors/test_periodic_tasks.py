@@ -25,7 +25,7 @@ from monitor.config import Config
 from monitor.people.class_corrections import rename
 from monitor.store import ScoredBatch, Store
 from monitor.store.output_columns import REJECTED
-from monitor.store.settled_commit import standing_rows
+from monitor.store.read_verdicts import standing_rows
 from monitor.store.shared_names import SOURCES
 from tests.actors.story import expected_ids, image_ids, tell_story
 from tests.people import world

@@ -151,7 +151,7 @@ def test_held_versions_are_released_or_refused(conclad: Conclad, state: Path) ->
 
 def _hold(store: Store, name: str) -> int:
     from monitor.store import commit_version
-    from monitor.store.version_commit import VersionUpdate
+    from monitor.store.version_and_settled_commit import VersionUpdate
     from tests.store.building import small_detector
 
     detector = small_detector().renamed("c2", name)

@@ -17,8 +17,7 @@ from monitor.people.version_history import rollback
 from monitor.store import Store, check, commit_settled, compact, drop_spools, purge
 from monitor.store.errors import QuestionClosed
 from monitor.store.pools import PoolEvent
-from monitor.store.read_verdicts import STANDING, read_verdicts
-from monitor.store.settled_commit import standing_rows
+from monitor.store.read_verdicts import STANDING, read_verdicts, standing_rows
 from tests.people import world
 from tests.store.building import CAPTURED, settled_rows
 
@@ -169,7 +168,7 @@ def test_what_is_purged_meanwhile_does_not_come_back(
             monkeypatch.undo()
             purge(store, "cam-1", before=CAPTURED + timedelta(days=1))
 
-    monkeypatch.setattr("monitor.store.settled_commit.fault_point", between)
+    monkeypatch.setattr("monitor.store.version_and_settled_commit.fault_point", between)
     assert resettle_corrections(store) == Resettled(more=True)
     assert standing_rows(store, [1]).num_rows == 0
     assert resettle_corrections(store) == Resettled()
@@ -187,7 +186,7 @@ def test_two_at_once_lose_no_correction(
             rename(store, "c2", "lake", who="ada")
             resettle_corrections(store)
 
-    monkeypatch.setattr("monitor.store.settled_commit.fault_point", between)
+    monkeypatch.setattr("monitor.store.version_and_settled_commit.fault_point", between)
     assert resettle_corrections(store) == Resettled(more=True)
     while resettle_corrections(store).more:
         pass

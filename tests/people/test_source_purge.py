@@ -21,7 +21,7 @@ from monitor.store.pools import FINISHED_POOLS, PoolEvent
 from monitor.store.records import Question
 from monitor.store.retention import drop_spool
 from monitor.store.snapshots import load_snapshot
-from monitor.store.version_commit import VersionUpdate
+from monitor.store.version_and_settled_commit import VersionUpdate
 from tests.people import world
 from tests.store.building import CAPTURED, settle_pool
 from tests.store.postgres import server

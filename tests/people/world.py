@@ -15,7 +15,7 @@ from monitor.store.output_columns import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES
 from monitor.store.pool_and_file_states import ClassOrigin, PoolState
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Occurrence, Question
-from monitor.store.version_commit import NewClass, VersionUpdate
+from monitor.store.version_and_settled_commit import NewClass, VersionUpdate
 from tests.store.building import CAPTURED, commit_batch, plan_feed, sample, scored, small_detector
 
 HUES = {"forest": "seagreen", "water": "steelblue", "dune": "goldenrod", "snow": "lavender"}

@@ -10,7 +10,7 @@ import pytest
 from monitor.config.schema import GateSection
 from monitor.people.teach_images import teach, unteach
 from monitor.store import check
-from monitor.store.settled_commit import standing_rows
+from monitor.store.read_verdicts import standing_rows
 from tests.pipeline.world import NEW, World, make_world
 
 OPEN_GATE = GateSection(stolen_most=1.0, false_novel_most=1.0)

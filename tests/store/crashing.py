@@ -28,7 +28,7 @@ from monitor.store.pools import PoolEvent
 from monitor.store.records import Count, Occurrence, OutputFile, PoolMember
 from monitor.store.snapshots import publish_snapshot
 from monitor.store.spooled_features import SpoolPlace, spool_features
-from monitor.store.version_commit import NewClass
+from monitor.store.version_and_settled_commit import NewClass
 from tests.store.building import (
     commit_batch,
     discoveries,

@@ -87,7 +87,7 @@ def test_a_number_taken_meanwhile_is_not_used_twice(
                 VersionUpdate("held", small_detector(3), 1, held=True, reason="false-novel rate"),
             )
 
-    monkeypatch.setattr("monitor.store.version_commit.fault_point", meanwhile)
+    monkeypatch.setattr("monitor.store.version_and_settled_commit.fault_point", meanwhile)
     done = commit_version(store, VersionUpdate("pool:1", small_detector(4), 1))
     assert done.number == 3
     assert done.snapshot.startswith("detectors/v000003-")

@@ -20,7 +20,7 @@ from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.pools import PoolEvent
 from monitor.store.snapshot_manifest import read_meta
 from monitor.store.store import Transaction
-from monitor.store.version_commit import VersionUpdate
+from monitor.store.version_and_settled_commit import VersionUpdate
 from tests.store.building import CAPTURED, plan_feed, sample, small_detector
 from tests.store.conftest import Clock
 

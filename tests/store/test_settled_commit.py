@@ -151,7 +151,7 @@ def test_somebody_settles_or_recovers_in_between(
         if name == "settle.after_sync" and not cleared:
             cleared.extend(recover(store).removed)
 
-    monkeypatch.setattr("monitor.store.settled_commit.fault_point", recovers)
+    monkeypatch.setattr("monitor.store.version_and_settled_commit.fault_point", recovers)
     settle_pool(store, pool)
     assert len(cleared) == 1
 
@@ -160,7 +160,7 @@ def test_somebody_settles_or_recovers_in_between(
             monkeypatch.undo()
             settle_pool(store, pool, 2, images=["feed/a.parquet:1"])
 
-    monkeypatch.setattr("monitor.store.settled_commit.fault_point", settles)
+    monkeypatch.setattr("monitor.store.version_and_settled_commit.fault_point", settles)
     settle_pool(store, pool, 2, images=["feed/a.parquet:1"])
     with store.reading() as tx:
         assert [one.revision for one in tx.settlements.of_pool(pool)] == [1, 2]
