@@ -139,17 +139,17 @@ def inner_loop(
     rounds: list[Round] = []
     quiet = False
     for number, count in enumerate(_plan(labeller, budget, probe)):
-        if not count and not answers.new_names:
+        if not count and not answers.new:
             break
-        step = labeller.step(number, answers, min(count, budget - len(answers)))
+        step = labeller.step(number, answers, min(count, budget - len(answers.asked)))
         given: Sequence[str | None] = ()
         if step.ask.size:
             given = yield QuestionsToAsk(number, step.ask, step.suggestions)
             answers = answers.plus(step.ask, given)
         asked = tuple(int(i) for i in step.ask)
         rounds.append(Round(number, asked, tuple(given), step.above, step.t_inner))
-        if step.done or (probe and not answers.new_names):
-            quiet = not answers.new_names
+        if step.done or (probe and not answers.new):
+            quiet = not answers.new
             break
     result = labeller.conclude(answers)
     discoveries = tuple(
@@ -159,12 +159,12 @@ def inner_loop(
             tuple(p for p in result.pseudo if p.name == name),
             confirmed=result.confirmed is None or name in result.confirmed,
         )
-        for name, rows in answers.new().items()
+        for name, rows in answers.new.items()
     )
     outcome: Outcome = "discovered" if discoveries else "quiet" if quiet else "nothing new"
     certainty = detector.settings.missed_certainty
-    missed = None if discoveries else _missed(len(answers.known()), certainty)
-    return Update(outcome, discoveries, answers.known(), tuple(rounds), missed, result.score)
+    missed = None if discoveries else _missed(len(answers.known), certainty)
+    return Update(outcome, discoveries, answers.known, tuple(rounds), missed, result.score)
 
 
 def spread(
@@ -188,7 +188,7 @@ def spread(
     conclusion = _labeller(detector, features, seed).conclude(answers)
     return tuple(
         Discovery(name, tuple(rows), tuple(p for p in conclusion.pseudo if p.name == name))
-        for name, rows in answers.new().items()
+        for name, rows in answers.new.items()
     )
 
 

@@ -20,9 +20,23 @@ class PoolAnswers:
     sample that nobody could tell: it is not asked again and teaches nothing.
     """
 
+    asked: Ints
+    """Every sample that was asked about, in order."""
+    told: dict[int, str]
+    """Samples with an answer that names a class."""
+    known: dict[int, int]
+    """Samples answered as known, and the position of their class."""
+    new: dict[str, list[int]]
+    """Samples of each new class, by its name; the names are sorted."""
+
     def __init__(self, known: Mapping[str, int], given: Mapping[int, str | None]) -> None:
-        self._known = known
+        self._positions = known
         self._given = dict(given)
+        self.asked = np.fromiter(given, dtype=np.intp, count=len(given))
+        self.told = {i: name for i, name in given.items() if name is not None}
+        self.known = {i: known[a] for i, a in self.told.items() if a in known}
+        names = sorted({name for name in self.told.values() if name not in known})
+        self.new = {n: [i for i, a in self.told.items() if a == n] for n in names}
 
     @classmethod
     def none(cls, detector: Detector) -> PoolAnswers:
@@ -30,9 +44,6 @@ class PoolAnswers:
         known = {c.name: i for i, c in enumerate(detector.classes)}
         known |= {c.id: i for i, c in enumerate(detector.classes) if c.id not in known}
         return cls(known, {})
-
-    def __len__(self) -> int:
-        return len(self._given)
 
     def plus(self, samples: Iterable[int], answers: Sequence[str | None]) -> PoolAnswers:
         """With one more round of answers."""
@@ -42,36 +53,7 @@ class PoolAnswers:
         cleaned = [a if a is None else a.strip() for a in answers]
         if "" in cleaned:
             raise InvalidAnswer("an answer is an empty name; use None for 'cannot tell'")
-        return PoolAnswers(self._known, self._given | dict(zip(asked, cleaned, strict=True)))
-
-    @property
-    def asked(self) -> Ints:
-        """Every sample that was asked about, in order."""
-        return np.fromiter(self._given, dtype=np.intp, count=len(self._given))
-
-    @property
-    def told(self) -> dict[int, str]:
-        """Samples with an answer that names a class."""
-        return {i: name for i, name in self._given.items() if name is not None}
-
-    @property
-    def new_names(self) -> list[str]:
-        """Names that the detector does not have, sorted."""
-        return sorted({name for name in self.told.values() if name not in self._known})
-
-    def new(self) -> dict[str, list[int]]:
-        """Samples of each new class, by its name."""
-        return {n: [i for i, a in self.told.items() if a == n] for n in self.new_names}
-
-    def known(self) -> dict[int, int]:
-        """Samples answered as known, and the position of their class."""
-        return {i: self._known[a] for i, a in self.told.items() if a in self._known}
-
-    def unasked(self, count: int) -> np.ndarray:
-        """True for each of ``count`` samples that has not been asked about."""
-        free = np.ones(count, dtype=bool)
-        free[self.asked] = False
-        return free
+        return PoolAnswers(self._positions, self._given | dict(zip(asked, cleaned, strict=True)))
 
 
 # A floor under FRE, as a share of T_inner: a sample that a tiny class reproduces exactly must

@@ -94,7 +94,8 @@ def settle_pool(
     features = detector.checked(pool, "pool")
     given = PoolAnswers.none(detector).plus(list(answers), list(answers.values()))
     placed = placed_pool(detector, features)
-    found = posterior(placed, believed(placed, unanswered(placed), given), given)
+    now = believed(placed, unanswered(placed), given)
+    found = posterior(placed, now, given)
     names = np.asarray(sources if len(sources) else [""] * len(features), dtype=np.str_)
     explained = _explained(detector, features, names, shifted)
     in_doubt = doubted(detector, found)
@@ -116,7 +117,7 @@ def settle_pool(
     limit = 1.0
     if found.names or in_doubt.any():
         limit = max(
-            _expected(new[given.unasked(len(new))], _settings(detector)),
+            _expected(new[now.free], _settings(detector)),
             _of_references(placed, given, unusual),
         )
     return _settled(detector, found, given, new, limit, unusual.odd, explained)
@@ -126,7 +127,7 @@ def _of_references(placed: PlacedPool, answers: PoolAnswers, unusual: _Unusual) 
     """The probability that few references reach, when nobody has labelled them."""
     known = known_as_new(placed, answers)
     new: np.ndarray = known.doubted
-    if answers.new_names:
+    if answers.new:
         _, mine, theirs = np.intersect1d(known.rows, unusual.references, return_indices=True)
         known = known.taken(mine)
         new = _likelier(known.named, known.doubted, unusual.reference_times[theirs])

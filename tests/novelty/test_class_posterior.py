@@ -157,11 +157,12 @@ def test_of_known_classes_only_answers_teach_the_discriminant(
     said = truly(labels, [*some(labels, 0, 2), *some(labels, NEW, 2)])
     _, now, answers = belief(detector, features, said)
     assert now.shares is not None
-    lessons = pool_lessons(now.shares, answers, KNOWN, pseudo_labels=True)
-    unasked = answers.unasked(len(features))
+    lessons = pool_lessons(now.shares, now, answers, KNOWN, pseudo_labels=True)
+    unasked = now.free
+    assert np.flatnonzero(~unasked).tolist() == sorted(said)
     assert lessons[unasked, :KNOWN].sum() == 0
     assert lessons[unasked, KNOWN].sum() > 0
-    strict = pool_lessons(now.shares, answers, KNOWN, pseudo_labels=False)
+    strict = pool_lessons(now.shares, now, answers, KNOWN, pseudo_labels=False)
     assert strict[unasked].sum() == 0
     np.testing.assert_array_equal(strict[list(said)], lessons[list(said)])
 

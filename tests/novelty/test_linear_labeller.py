@@ -124,9 +124,9 @@ def test_later_questions_are_the_nearest_to_t_inner(one: Setting) -> None:
     asks = one.labeller()
     answers = one.answers([*one.some_of(3, 4), *one.some_of(4, 4)])
     step = asks.step(1, answers, 6)
-    score = RoutedRatio.fit(one.detector, [one.pool[r] for r in answers.new().values()], PAPER)
+    score = RoutedRatio.fit(one.detector, [one.pool[r] for r in answers.new.values()], PAPER)
     away = np.abs(np.exp(score(one.pool)) - np.exp(score.threshold))
-    free = answers.unasked(len(one.pool))
+    free = np.isin(np.arange(len(one.pool)), answers.asked, invert=True)
     assert away[step.ask].max() <= np.sort(away[free])[5] + 1e-6
     assert set(step.suggestions) <= {name(3), name(4)}
 
@@ -154,7 +154,7 @@ def test_the_surest_fifth_above_t_inner_is_pseudo_labelled(one: Setting) -> None
 
 
 def _asked_above(one: Setting, answers: PoolAnswers) -> int:
-    score = RoutedRatio.fit(one.detector, [one.pool[r] for r in answers.new().values()], PAPER)
+    score = RoutedRatio.fit(one.detector, [one.pool[r] for r in answers.new.values()], PAPER)
     return int((score(one.pool[answers.asked]) > score.threshold).sum())
 
 

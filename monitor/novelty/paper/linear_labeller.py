@@ -113,7 +113,7 @@ class LinearLabeller:
         score = self._score or KnownOnly(self._detector)
         values = score(self._pool)
         above = values > score.threshold
-        free = answers.unasked(len(self._pool))
+        free = np.isin(np.arange(len(self._pool)), answers.asked, invert=True)
         ask = self._choose(values, score.threshold, above, free, count)
         if self._score is not None and self._settings.pseudo_labels:
             # What is asked is not also guessed.
@@ -153,7 +153,7 @@ class LinearLabeller:
             self._pseudo[int(row)] = label
 
     def _fit(self, answers: PoolAnswers) -> None:
-        told = answers.new()
+        told = answers.new
         if not told:
             return
         # Whatever a person was shown is theirs to name, also when they could not.

@@ -36,13 +36,12 @@ def choose_questions(
 ) -> Ints:
     """The samples of part ``number``: first to confirm classes, then where it is worth most."""
     settings = placed.settings
-    free = answers.unasked(len(placed.pool))
-    candidates = np.flatnonzero(free)
+    candidates = np.flatnonzero(now.free)
     if settings.query == "random" or count >= len(candidates):
         return rng.permutation(candidates)[:count]
     if settings.query == "top" and now.shares is not None:
         order = np.argsort(-now.shares[:, now.known :].sum(axis=1), kind="stable")
-        chosen: Ints = order[free[order]][:count]
+        chosen: Ints = order[now.free[order]][:count]
         return chosen
     everywhere = now.names and number >= settings.everywhere_from
     first = to_confirm(placed, now, answers, int(np.ceil(settings.ask_confirm * count)))
@@ -63,8 +62,8 @@ def to_confirm(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers, most: 
         return np.empty(0, np.intp)
     settings = placed.settings
     chosen: list[int] = []
-    named = answers.new()
-    said = list(answers.known().values())
+    named = answers.new
+    said = list(answers.known.values())
     wanted = [(now.known + i, len(named[name])) for i, name in enumerate(now.names)]
     wanted += [
         (i, known.human + said.count(i))

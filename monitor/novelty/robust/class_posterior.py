@@ -327,7 +327,7 @@ def _posterior_of(
     """The shares that spreading brought, and a discriminant that was taught by ``shares``."""
     assert now.shares is not None
     settings, count = placed.settings, len(placed.detector.classes)
-    lessons = pool_lessons(shares, answers, count, pseudo_labels=settings.pseudo_labels)
+    lessons = pool_lessons(shares, now, answers, count, pseudo_labels=settings.pseudo_labels)
     taught = lessons.sum(axis=1) > 0
     held = np.eye(lessons.shape[1])[placed.detector.references.classes]
     points = np.concatenate(
@@ -371,7 +371,12 @@ def nearest_labelled(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers) 
 
 
 def pool_lessons(
-    shares: np.ndarray, answers: PoolAnswers, known: int, *, pseudo_labels: bool
+    shares: np.ndarray,
+    now: PoolBelief,
+    answers: PoolAnswers,
+    known: int,
+    *,
+    pseudo_labels: bool,
 ) -> np.ndarray:
     """The shares that a discriminant may learn from.
 
@@ -380,8 +385,7 @@ def pool_lessons(
     """
     lessons = np.zeros(shares.shape)
     if pseudo_labels:
-        guessed = answers.unasked(len(shares))
-        lessons[guessed, known:] = shares[guessed, known:]
+        lessons[now.free, known:] = shares[now.free, known:]
     told = list(answers.told)
     lessons[told] = shares[told]
     return lessons
@@ -399,7 +403,7 @@ def confirmed_names(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers) -
     return frozenset(
         name
         for index, name in enumerate(now.names)
-        if is_confirmed(placed, now, answers, now.known + index, len(answers.new()[name]))
+        if is_confirmed(placed, now, answers, now.known + index, len(answers.new[name]))
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import betabinom
 
-from monitor.novelty.array_types import Floats, Ints
+from monitor.novelty.array_types import Bools, Floats, Ints
 from monitor.novelty.detector import Detector
 from monitor.novelty.labeller import (
     AT_THE_END,
@@ -71,9 +71,9 @@ class GraphLabeller:
         ones, which know of it, must find nothing new either.
         """
         settings = self.placed.settings
-        mostly_moved = 2 * now.moved > len(answers)
+        mostly_moved = 2 * now.moved > len(answers.asked)
         least = settings.quiet_labels * (settings.quiet_shifted if mostly_moved else 1)
-        if answers.new_names or len(answers) < least:
+        if answers.new or len(answers.asked) < least:
             return False
         calibration, n = self.placed.detector.calibration, len(self.placed.pool)
         exceeded = calibration.exceedance * calibration.count
@@ -85,21 +85,18 @@ class GraphLabeller:
     def conclude(self, answers: PoolAnswers) -> LoopResult:
         """Pseudo-labels of the surest samples, and the final score."""
         placed, settings = self.placed, self.placed.settings
-        if not answers.new_names:
+        if not answers.new:
             return LoopResult(KnownOnly(placed.detector))
         now = believed(placed, self.first, answers)
         assert now.shares is not None
         count = len(placed.detector.classes)
         found = posterior(placed, now, answers)
         shares = found.probabilities if now.moved else now.shares
-        lessons = pool_lessons(shares, answers, count, pseudo_labels=settings.pseudo_labels)
-        guessed = answers.unasked(len(now.shares))
-        known = np.where(guessed, now.shares[:, : now.known].sum(axis=1), 0.0)
+        lessons = pool_lessons(shares, now, answers, count, pseudo_labels=settings.pseudo_labels)
+        known = np.where(now.free, now.shares[:, : now.known].sum(axis=1), 0.0)
         groups = [
             placed.pool[[*named, *rows]]
-            for named, rows in zip(
-                answers.new().values(), _surest(now, answers, settings), strict=True
-            )
+            for named, rows in zip(answers.new.values(), _surest(now, settings), strict=True)
         ]
         taught = PoolLessons(placed.pool, now.views.s0, groups, lessons, known)
         score = TwoOpinions.fit(now.classes, placed.space, taught, settings)
@@ -107,17 +104,17 @@ class GraphLabeller:
         if settings.pseudo_labels:
             usual = known_as_new(placed, answers)
             limit = reached_by(settings.references_taught, usual.named)
-            pseudo = _pseudo_labels(found, answers, settings, limit)
+            pseudo = _pseudo_labels(found, now.free, settings, limit)
         return LoopResult(score, pseudo, confirmed_names(placed, now, answers))
 
 
-def _surest(now: PoolBelief, answers: PoolAnswers, settings: RobustSettings) -> list[Ints]:
+def _surest(now: PoolBelief, settings: RobustSettings) -> list[Ints]:
     """For each new class the samples with the largest shares, which teach the final score."""
     assert now.shares is not None
     if not settings.pseudo_labels:
         return [np.empty(0, np.intp) for _ in now.names]
     best, share = now.shares.argmax(axis=1), now.shares.max(axis=1)
-    free = answers.unasked(len(best)) & (share >= settings.confidence)
+    free = now.free & (share >= settings.confidence)
     found = []
     for index in range(len(now.names)):
         members = np.flatnonzero(free & (best == now.known + index))
@@ -127,18 +124,18 @@ def _surest(now: PoolBelief, answers: PoolAnswers, settings: RobustSettings) -> 
 
 
 def _pseudo_labels(
-    found: ClassPosterior, answers: PoolAnswers, settings: RobustSettings, limit: float
+    found: ClassPosterior, free: Bools, settings: RobustSettings, limit: float
 ) -> tuple[PseudoLabel, ...]:
     """The samples that belong to each new class, by name, the surest first.
 
     What known samples reach as often does not teach a new class.
     """
     best, sure = found.probabilities.argmax(axis=1), found.probabilities.max(axis=1)
-    free = answers.unasked(len(best)) & (sure >= settings.sure_member) & (found.new >= limit)
+    taught = free & (sure >= settings.sure_member) & (found.new >= limit)
     first = found.known + found.shifted
     pseudo: list[PseudoLabel] = []
     for index, name in enumerate(found.names):
-        members = np.flatnonzero(free & (best == first + index))
+        members = np.flatnonzero(taught & (best == first + index))
         members = members[np.argsort(-sure[members], kind="stable")]
         pseudo += [PseudoLabel(int(i), name, float(sure[i]), AT_THE_END) for i in members]
     return tuple(pseudo)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from monitor.novelty.array_types import Floats
+from monitor.novelty.array_types import Bools, Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.labeller import PoolAnswers
 from monitor.novelty.pool_graph import PoolGraph, PoolSpace
@@ -266,18 +266,17 @@ class PoolBelief:
     ``classes`` are the known ones, twice as many where ``moved`` answers tell of a shift: then the
     second half are the same classes, shifted. ``shares`` has a row for each sample of the pool and
     a column for each of these classes and each new name; there is none before the first answer.
+    The first ``known`` of the columns are known classes. ``free`` is True for each sample that
+    nobody was asked about.
     """
 
     classes: Detector
+    known: int
     moved: int
     names: tuple[str, ...]
     views: PoolViews
     shares: np.ndarray | None
-
-    @property
-    def known(self) -> int:
-        """How many columns of the shares are known classes."""
-        return len(self.classes.classes)
+    free: Bools
 
     def name_of(self, sample: int, detector: Detector) -> str | None:
         """The class that this sample is believed to have, if anything has been answered."""
@@ -292,31 +291,33 @@ class PoolBelief:
 def unanswered(placed: PlacedPool) -> PoolBelief:
     """Before the first answer."""
     views = pool_views(placed, placed.detector, ())
-    return PoolBelief(placed.detector, 0, (), views, None)
+    known, free = len(placed.detector.classes), np.ones(len(placed.pool), dtype=bool)
+    return PoolBelief(placed.detector, known, 0, (), views, None, free)
 
 
 def believed(placed: PlacedPool, before: PoolBelief, answers: PoolAnswers) -> PoolBelief:
     """After these answers; ``before`` is :func:`unanswered`, whose views hold without a shift."""
-    names = tuple(answers.new_names)
+    names = tuple(answers.new)
     moved = _moved(placed, answers, names)
     known = len(placed.detector.classes)
+    free = np.isin(np.arange(len(placed.pool)), answers.asked, invert=True)
     if not moved:
         shares = _spread(placed, answers, names, {})
         if names:
-            shares = _weighed(placed, answers, shares, before.views.new)
-        return PoolBelief(placed.detector, 0, names, before.views, shares)
+            shares = _weighed(placed, free, shares, before.views.new)
+        return PoolBelief(placed.detector, known, 0, names, before.views, shares, free)
     # Being far from references is no evidence any more: the shift is far, too.
     shares = _spread(placed, answers, names, moved)
     classes = with_shifted_classes(
         placed.detector, placed.pool, shares[:, known : 2 * known], moved, placed.settings
     )
-    views = pool_views(placed, classes, list(answers.known()))
-    return PoolBelief(classes, len(moved), names, views, shares)
+    views = pool_views(placed, classes, list(answers.known))
+    return PoolBelief(classes, 2 * known, len(moved), names, views, shares, free)
 
 
 def _moved(placed: PlacedPool, answers: PoolAnswers, names: tuple[str, ...]) -> dict[int, int]:
     """The samples that people called known and that a shift has moved, with their classes."""
-    said = answers.known()
+    said = answers.known
     if not placed.settings.mind_shift or len(set(said.values())) < 2:
         return {}
     known = len(placed.detector.classes)
@@ -339,7 +340,7 @@ def _spread(
     held = placed.detector.references.classes
     first = known + (known if apart else 0)
     position = {name: first + i for i, name in enumerate(names)}
-    told = answers.known() | {i: known + place for i, place in apart.items()}
+    told = answers.known | {i: known + place for i, place in apart.items()}
     told |= {i: position[a] for i, a in answers.told.items() if a in position}
     nodes = np.concatenate(
         [np.fromiter(told, np.intp, len(told)), len(placed.pool) + np.arange(len(held))]
@@ -349,14 +350,12 @@ def _spread(
     return shares[: len(placed.pool)]
 
 
-def _weighed(
-    placed: PlacedPool, answers: PoolAnswers, shares: np.ndarray, new: np.ndarray
-) -> np.ndarray:
+def _weighed(placed: PlacedPool, unasked: Bools, shares: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Shares of what nobody was asked about, moved by how likely each sample is new."""
     known, least = len(placed.detector.classes), placed.settings.least_evidence
     odds = np.clip(new, least, 1 - least)[:, None]
     moved = np.concatenate([shares[:, :known] * (1 - odds), shares[:, known:] * odds], axis=1)
-    free = np.flatnonzero(answers.unasked(len(shares)))
+    free = np.flatnonzero(unasked)
     weighed = shares.copy()
     weighed[free] = moved[free] / moved[free].sum(axis=1, keepdims=True)
     return weighed
