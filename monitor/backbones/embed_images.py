@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.backbones.engine import Engine, Features
-from monitor.images.image_stats import image_stats
+from monitor.images.image_stats import STATS
 from monitor.images.isolated_decoding import Decoders, decoders_for
 from monitor.images.reject_reasons import Reason, Rejected
 from monitor.images.unchanged_frames import (
@@ -39,6 +39,8 @@ from monitor.images.unchanged_frames import (
 
 Key = TypeVar("Key")
 Reuse = Literal["auto", "always", "never"]
+
+_NO_STATS = np.empty((0, len(STATS)), np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +127,7 @@ def embed_part(
     rejected: list[tuple[Key, Rejected]] = []
     # Resized as they come, because decoded images may be large and lie in shared memory.
     prepared: list[NDArray[np.uint8]] = [recipe.apply_all([])]
-    measured: list[NDArray[np.float32]] = [image_stats([])]
+    measured: list[NDArray[np.float32]] = [_NO_STATS]
     decoders = decoders_for(engine.decoding)
     images = [data for _, data in part]
     for some in decoders.decode(images, min_side=recipe.decode_side, stats=stats):
@@ -260,7 +262,7 @@ def _joined(parts: Sequence[Embedded[int]], engine: Engine) -> Embedded[int]:
     order = np.argsort(keys)
     nothing = np.empty((0, engine.fingerprint.dimension), np.float32)
     features = np.concatenate([nothing, *(part.features for part in parts)])
-    stats = np.concatenate([image_stats([]), *(part.stats for part in parts)])
+    stats = np.concatenate([_NO_STATS, *(part.stats for part in parts)])
     return Embedded(
         tuple(keys[order].tolist()),
         features[order],

@@ -26,7 +26,7 @@ from monitor.pipeline.pool_samples import (
     discovery_table,
     settled_table,
 )
-from monitor.pipeline.pool_settlement import PoolSettlement, growth_key
+from monitor.pipeline.pool_settlement import PoolSettlement
 from monitor.pipeline.pool_steps import accept_shift
 from monitor.pipeline.version_gate import objection
 from monitor.pipeline.worker_tools import RowThumbnail
@@ -221,7 +221,7 @@ def publish_growth(
         return None
     names = {known.id: known.name for known in found.detector.classes}
     update = VersionUpdate(
-        key=growth_key(samples.pool_id),
+        key=samples.growth_key,
         detector=found.detector,
         parent=parent,
         discoveries=discovery_table(

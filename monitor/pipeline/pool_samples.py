@@ -48,6 +48,11 @@ class PoolSamples:
     keys: tuple[tuple[int, int], ...]
     """Of each sample: the batch that its spooled file is named by, and its row there."""
 
+    @property
+    def growth_key(self) -> str:
+        """The key of the version that holds what the pool taught classes that were known before."""
+        return f"growth:{self.pool_id}"
+
     def sample(
         self, index: int, suggestion: dict[str, object], thumbnail: str | None
     ) -> PoolSample:

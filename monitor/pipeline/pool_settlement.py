@@ -51,11 +51,6 @@ class PoolSettlement:
     gate_report: GateReport | None = field(default=None)
 
 
-def growth_key(pool_id: int) -> str:
-    """The key of the version that holds what a pool taught classes that were known before."""
-    return f"growth:{pool_id}"
-
-
 def settle(
     state: SettlementInput,
     base: Detector,

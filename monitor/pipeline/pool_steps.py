@@ -27,7 +27,7 @@ from monitor.novelty.trigger.trigger_settings import TriggerSettings
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput
 from monitor.pipeline.pool_inspection import PoolInspection
 from monitor.pipeline.pool_samples import PoolSamples, discovered_samples, taught_samples
-from monitor.pipeline.pool_settlement import SettlementInput, growth_key
+from monitor.pipeline.pool_settlement import SettlementInput
 from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import Store, Transaction
 from monitor.store.answer_kinds import AnswerKind
@@ -324,7 +324,7 @@ def settlement_input(
         seed=config.run.seed,
         taken=frozenset([*discovered_samples(store, tx, pool, samples), *taught]),
         confirmable=confirmable(tx, config.labels.confirm_people),
-        grown=tx.versions.by_key(growth_key(pool.id)) is not None,
+        grown=tx.versions.by_key(samples.growth_key) is not None,
     )
 
 
