@@ -12,7 +12,7 @@ from monitor.store.atomic_files import VARIABLE
 # A server that has imported everything once: each run is a fork of it, and starts at once.
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(
-    ["actors.run_monitor", "tests.actors.story", "monitor.backbones.engine_torch"]
+    ["actors.run_monitor", "tests.actors.story", "monitor.backbones.engine"]
 )
 
 KILLED = -9

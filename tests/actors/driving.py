@@ -25,7 +25,7 @@ _server.set_forkserver_preload(
     [
         "actors.run_monitor",
         "tests.actors.story",
-        "monitor.backbones.engine_torch",
+        "monitor.backbones.engine",
         "tests.actors.engines",
     ]
 )
