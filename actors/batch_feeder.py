@@ -40,7 +40,7 @@ from monitor.pipeline.file_intake import FileIntake, IntakeResult, quarantine_fi
 from monitor.pipeline.worker_tasks import EmbedBatch
 from monitor.plain_text import visible
 from monitor.store import Store
-from monitor.store.atomic_files import declare, fault_point
+from monitor.store.atomic_files import declare
 from monitor.store.records import Count, Lease
 
 declare("coordinator.before_quarantine", "coordinator.after_quarantine")
@@ -410,8 +410,7 @@ class BatchFeeder:
 
     def _quarantine(self, one: BatchInFlight, reason: str) -> None:
         reason = visible(reason)
-        fault_point("coordinator.before_quarantine")
-        with self._store.transaction(self._lease) as tx:
+        with self._store.step("coordinator", "quarantine", self._lease) as tx:
             tx.batches.quarantine(one.batch.id, reason)
             place = {
                 "file": one.planned.file.path,
@@ -420,7 +419,6 @@ class BatchFeeder:
             }
             tx.events.append("batch.quarantined", {**place, "reason": reason})
             tx.counters.add([Count("batches", "", "quarantined", 1)])
-        fault_point("coordinator.after_quarantine")
         self.in_flight.remove(one.batch.id)
         self._say(
             "batch.quarantined",

@@ -13,7 +13,7 @@ from monitor.feed.feed_storage import FeedFile, FeedStorage, by_arrival
 from monitor.feed.input_contract import Columns
 from monitor.feed.unfinished_files import UnfinishedFile, is_overdue, wait_for
 from monitor.store import Store, Transaction
-from monitor.store.atomic_files import declare, fault_point
+from monitor.store.atomic_files import declare
 from monitor.store.ledger import FilePlan, Listing
 from monitor.store.pool_and_file_states import FileState
 from monitor.store.records import FileRow, FileStat, Lease
@@ -134,8 +134,7 @@ class FileIntake:
         return (self._enter(known) if known else Listing((), (), 0)), None
 
     def _enter(self, files: Iterable[FeedFile]) -> Listing:
-        fault_point("intake.before_register")
-        with self._store.transaction(self._lease) as tx:
+        with self._store.step("intake", "register", self._lease) as tx:
             found = tx.files.register(
                 [FileStat(f.path, f.size, f.modified_ns, f.digest) for f in by_arrival(files)]
             )
@@ -145,7 +144,6 @@ class FileIntake:
                 tx.events.append("file.replaced", {"file": file.path})
             for file in found.returned:
                 tx.events.append("file.returned", {"file": file.path})
-        fault_point("intake.after_register")
         return found
 
     def plan(self, *, final: bool = False) -> IntakeResult:
@@ -175,12 +173,10 @@ class FileIntake:
         outage = away[0] if away else None
         if not good and not bad:
             return IntakeResult(outage=outage)
-        fault_point("intake.before_plan")
-        with self._store.transaction(self._lease) as tx:
+        with self._store.step("intake", "plan", self._lease) as tx:
             batches = tx.files.plan_many(good)
             for file, problem in bad:
                 quarantine_file(tx, file.id, file.path, problem)
-        fault_point("intake.after_plan")
         problems = tuple(str(problem) for _, problem in bad)
         return IntakeResult(batches=len(batches), problems=problems, outage=outage)
 

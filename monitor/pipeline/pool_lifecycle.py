@@ -10,8 +10,7 @@ time. What comes of the task is given to ``receive``, ``fail`` or ``lose``; then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -62,7 +61,7 @@ from monitor.pipeline.worker_tasks import (
     SettlePool,
 )
 from monitor.pipeline.worker_tools import RowThumbnail
-from monitor.store import Store, Transaction
+from monitor.store import Store
 from monitor.store.atomic_files import declare, fault_point
 from monitor.store.errors import (
     BudgetExceeded,
@@ -202,7 +201,7 @@ class PoolLifecycle:
         full, old = pool.size >= limits.size, age >= timedelta(hours=limits.age_hours)
         if not full and not ((old or final) and pool.size >= limits.least):
             return False
-        with self._step("close") as tx:
+        with self._store.step("pool", "close", self._lease) as tx:
             tx.pools.apply(pool.id, PoolEvent.FILLED)
         return True
 
@@ -299,7 +298,7 @@ class PoolLifecycle:
             limit = limit if self._ages_count(tx.now) else timedelta.max
             if not is_over(tx, pool, limit):
                 return False
-        with self._step("close_round") as tx:
+        with self._store.step("pool", "close_round", self._lease) as tx:
             close_round(tx, pool, limit)
         return True
 
@@ -307,7 +306,7 @@ class PoolLifecycle:
         return f"nobody answered within {self._config.labels.timeout_hours:g} hours"
 
     def _give_up(self, pool_id: int, reason: str) -> Advanced:
-        with self._step("give_up") as tx:
+        with self._store.step("pool", "give_up", self._lease) as tx:
             give_up(tx, pool_id, reason)
         return MOVED
 
@@ -381,7 +380,7 @@ class PoolLifecycle:
         return task
 
     def _decide(self, task: InspectPool, seen: PoolInspection, current: CurrentDetector) -> None:
-        with self._step("decide") as tx:
+        with self._store.step("pool", "decide", self._lease) as tx:
             # The feed's own clock runs faster than ours while it is caught up with.
             at = max(task.history.seen_at.values(), default=tx.now.timestamp())
             decide_pool(tx, task.pool_id, seen, current, self._config, at=at)
@@ -455,16 +454,9 @@ class PoolLifecycle:
     def _attach(self, task: RenderThumbnails, rendered: Sequence[RowThumbnail]) -> None:
         """Show what was concluded without people, so that they can contradict it."""
         digests = dict(zip(task.rows, store_thumbnails(self._store, rendered), strict=True))
-        with self._step("attach") as tx:
+        with self._store.step("pool", "attach", self._lease) as tx:
             report_swapped(tx, task.pool_id, task.rows, rendered)
             attach_thumbnails(tx, task.pool_id, digests)
-
-    @contextmanager
-    def _step(self, name: str) -> Iterator[Transaction]:
-        fault_point(f"pool.before_{name}")
-        with self._store.transaction(self._lease) as tx:
-            yield tx
-        fault_point(f"pool.after_{name}")
 
     def _read(self, pool_id: int) -> PoolSamples:
         # A pool that was inspected while it was filling has grown since.

@@ -356,6 +356,14 @@ class Store:
             yield tx
 
     @contextlib.contextmanager
+    def step(self, where: str, name: str, lease: Lease | None = None) -> Iterator[Transaction]:
+        """A transaction between the fault points ``WHERE.before_NAME`` and ``WHERE.after_NAME``."""
+        fault_point(f"{where}.before_{name}")
+        with self.transaction(lease) as tx:
+            yield tx
+        fault_point(f"{where}.after_{name}")
+
+    @contextlib.contextmanager
     def reading(self) -> Iterator[Transaction]:
         with self.database.read() as connection:
             yield Transaction(connection, self._moment(connection))
