@@ -31,7 +31,7 @@ from monitor.pipeline.worker_tasks import EmbedBatch, ScoreBatch, Task
 from monitor.store import Store, commit_batches
 from monitor.store.errors import DiskUnavailable
 from monitor.store.records import Lease
-from monitor.store.spooled_features import FeaturesMissing, SpoolPlace, discard
+from monitor.store.scored_batches import FeaturesMissing, SpoolPlace, discard
 
 log = logging.getLogger(__name__)
 

@@ -58,9 +58,9 @@ from monitor.pipeline.worker_tasks import (
     UpdaterTools,
 )
 from monitor.store import NewClass, Store, VersionUpdate, commit_version, compact, recover
-from monitor.store.batch_commit_plan import LABELS
 from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.records import Count
+from monitor.store.scored_batches import LABELS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

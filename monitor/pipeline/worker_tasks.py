@@ -32,7 +32,7 @@ from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, insp
 from monitor.pipeline.pool_settlement import PoolSettlement, SettlementInput, settle
 from monitor.pipeline.worker_tools import BatchEmbedder, RowThumbnail, ThumbnailReader
 from monitor.store import ScoredBatch
-from monitor.store.spooled_features import SpoolPlace, spool_features
+from monitor.store.scored_batches import SpoolPlace, spool_features
 
 Role = Literal["embedder", "scorer", "querier", "updater"]
 ROLES: tuple[Role, ...] = ("embedder", "scorer", "querier", "updater")

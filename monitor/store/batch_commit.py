@@ -9,14 +9,6 @@ import pyarrow as pa
 from sqlalchemy.exc import IntegrityError
 
 from monitor.store.atomic_files import Staged, declare, fault_point, settle_all
-from monitor.store.batch_commit_plan import (
-    PlannedCommit,
-    ScoredBatch,
-    consecutive,
-    counter_steps,
-    digests_of,
-    plan_batches,
-)
 from monitor.store.errors import StoreError
 from monitor.store.output_columns import (
     REJECTED,
@@ -29,8 +21,19 @@ from monitor.store.output_columns import (
 )
 from monitor.store.pool_and_file_states import BatchState
 from monitor.store.records import Batch, Lease, OutputFile, PoolMember
+from monitor.store.scored_batches import (
+    FeaturesMissing,
+    PlannedCommit,
+    ScoredBatch,
+    SpooledFeatures,
+    consecutive,
+    count_above,
+    counter_steps,
+    digests_of,
+    plan_batches,
+    staged_as,
+)
 from monitor.store.shared_names import STAGING
-from monitor.store.spooled_features import FeaturesMissing, SpooledFeatures, count_above, staged_as
 from monitor.store.store import Store, Transaction
 
 __all__ = ["CommittedBatch", "ScoredBatch", "commit_batches"]

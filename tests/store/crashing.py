@@ -26,8 +26,8 @@ from monitor.store.atomic_files import VARIABLE
 from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.pools import PoolEvent
 from monitor.store.records import Count, Occurrence, OutputFile, PoolMember
+from monitor.store.scored_batches import SpoolPlace, spool_features
 from monitor.store.snapshots import publish_snapshot
-from monitor.store.spooled_features import SpoolPlace, spool_features
 from monitor.store.version_and_settled_commit import NewClass
 from tests.store.building import (
     commit_batch,

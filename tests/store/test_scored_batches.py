@@ -9,11 +9,11 @@ import pytest
 
 from monitor.store import Store, check, commit_batches, recover
 from monitor.store.atomic_files import Folder
-from monitor.store.batch_commit_plan import ScoredBatch
 from monitor.store.output_columns import read_table
 from monitor.store.records import Batch
-from monitor.store.spooled_features import (
+from monitor.store.scored_batches import (
     FeaturesMissing,
+    ScoredBatch,
     SpooledFeatures,
     SpoolPlace,
     discard,

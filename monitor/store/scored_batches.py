@@ -1,10 +1,20 @@
-"""What a commit will write, decided before anything is written: duplicates out, rows counted."""
+"""Scored batches: what was computed for them, where their features are, what a commit will write.
+
+Features are a hundred times larger than verdicts. Whoever computed them stages their file; the
+coordinator commits its name and its hash (:mod:`monitor.store.batch_commit`), and the numbers
+never pass through it. A file that is never committed is removed by ``recover``, like every staged
+file that the database does not know.
+
+What a commit writes is decided before anything is written: duplicates out, rows counted.
+"""
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -13,18 +23,161 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.images.image_identity import image_key
-from monitor.store.atomic_files import Folder
+from monitor.store.atomic_files import Folder, Staged, declare, fault_point
 from monitor.store.counters_and_account import SourceSteps
-from monitor.store.errors import BatchMismatch
+from monitor.store.errors import BatchMismatch, StoreError
 from monitor.store.ledger import BatchOutcome
-from monitor.store.output_columns import DUPLICATE, KNOWN, NOVEL, REJECTED, table
+from monitor.store.output_columns import (
+    DUPLICATE,
+    KNOWN,
+    NOVEL,
+    REJECTED,
+    read_table,
+    stage_table,
+    table,
+)
 from monitor.store.records import Batch, Count
-from monitor.store.shared_names import BATCHES, IMAGES, REJECTIONS, REUSED
-from monitor.store.spooled_features import SpooledFeatures, loaded
+from monitor.store.shared_names import BATCHES, IMAGES, REJECTIONS, REUSED, STAGING
+
+declare("spool.before_stage", "spool.after_stage", "spool.after_sync")
+
+#: Smaller features go through the coordinator, which joins those of a whole commit: a file for
+#: each of them would cost it more than their bytes do.
+LEAST_BYTES = 1 << 18
 
 #: Upper ends of the histogram of score over T_inner: narrow around 1, where verdicts turn.
 BORDERS = (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
 LABELS = (*(f"{border:g}" for border in BORDERS), "+Inf")
+
+
+class FeaturesMissing(StoreError):
+    """Staged features are gone; the batches must be scored again."""
+
+    def __init__(self, batches: list[int]) -> None:
+        super().__init__(f"batches {', '.join(map(str, batches))}: their staged features are gone")
+        self.batches = batches
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledFeatures:
+    """A staged file of features: how large it is, and what a pool will say about it."""
+
+    temporary: str
+    size: int
+    sha256: str
+    rows: int
+    above: int
+    """Rows above T_inner."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredBatch:
+    """Everything that was computed for a batch, still in memory.
+
+    Rows of ``verdicts`` and ``rejected`` together must be the rows of the batch. ``features`` holds
+    the rows that join the pool ``pool_id`` (``output_columns.features_schema``), or names the file
+    in which a worker has staged them. With ``exceedance``, the share of known images above T_inner,
+    the scores are counted. ``shift_revision`` says which corrections of shifted sources the
+    verdicts were given with.
+    """
+
+    batch_id: int
+    detector_version: int
+    verdicts: pa.Table
+    rejected: pa.Table
+    features: pa.Table | SpooledFeatures | None = None
+    pool_id: int | None = None
+    counts: Sequence[Count] = ()
+    exceedance: float | None = None
+    shift_revision: int = 0
+
+    @property
+    def samples(self) -> int:
+        """Rows that join the pool."""
+        if isinstance(self.features, SpooledFeatures):
+            return self.features.rows
+        return 0 if self.features is None else int(self.features.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolPlace:
+    """Where workers stage features. ``mark`` is a file by which they know that they see it.
+
+    A bucket looks the same from everywhere and needs no mark; a path may name another disk, or
+    nothing, on another machine.
+    """
+
+    folder: Folder
+    mark: str = ""
+    least_bytes: int = LEAST_BYTES
+
+    @classmethod
+    def open(cls, folder: Folder, least_bytes: int = LEAST_BYTES) -> SpoolPlace:
+        """Mark the folder, until :meth:`close`."""
+        mark = f"{STAGING}/.here.{uuid.uuid4().hex[:12]}.tmp" if folder.is_local else ""
+        if mark:
+            folder.write(mark, b"")
+        return cls(folder, mark, least_bytes)
+
+    def close(self) -> None:
+        if self.mark:
+            self.folder.delete(self.mark)
+
+    @property
+    def is_here(self) -> bool:
+        return not self.mark or _is_here(self.folder.path(self.mark))
+
+
+@cache
+def _is_here(mark: str) -> bool:
+    """Asked once in each process: a disk does not move from one machine to another."""
+    path, _, name = mark.rpartition("/")
+    return Folder.local(path).size(name) is not None
+
+
+def spool_features(scored: ScoredBatch, place: SpoolPlace | None) -> ScoredBatch:
+    """The batch with its features staged, if they are large and this machine sees the place."""
+    features = scored.features
+    if place is None or not isinstance(features, pa.Table) or not features.num_rows:
+        return scored
+    if features.nbytes < place.least_bytes or not place.is_here:
+        return scored
+    fault_point("spool.before_stage")
+    name = f"features/b{scored.batch_id:012d}.parquet"
+    staged = stage_table(place.folder, name, features, into=STAGING)
+    fault_point("spool.after_stage")
+    place.folder.sync(STAGING)
+    fault_point("spool.after_sync")
+    found = SpooledFeatures(
+        staged.temporary, staged.size, staged.sha256, features.num_rows, count_above(features)
+    )
+    return replace(scored, features=found)
+
+
+def staged_as(folder: Folder, found: SpooledFeatures, name: str) -> Staged:
+    """As a file that shall have this name."""
+    return Staged(folder, name, found.temporary, found.size, found.sha256)
+
+
+def loaded(folder: Folder, scored: ScoredBatch) -> ScoredBatch:
+    """The batch with its features in memory, wherever they were."""
+    if not isinstance(scored.features, SpooledFeatures):
+        return scored
+    try:
+        return replace(scored, features=read_table(folder, scored.features.temporary))
+    except FileNotFoundError as error:
+        raise FeaturesMissing([scored.batch_id]) from error
+
+
+def discard(folder: Folder, scored: ScoredBatch) -> None:
+    """Remove what was staged for a batch that will be scored again."""
+    if isinstance(scored.features, SpooledFeatures):
+        folder.delete(scored.features.temporary)
+
+
+def count_above(samples: pa.Table) -> int:
+    """How many samples lie above T_inner."""
+    return int(pc.sum(pc.greater(samples.column("score_ratio"), 1.0)).as_py() or 0)
 
 
 def verdict_steps(verdicts: pa.Table, exceedance: float | None) -> SourceSteps:
@@ -60,35 +213,6 @@ def verdict_steps(verdicts: pa.Table, exceedance: float | None) -> SourceSteps:
             rises["score_ratio", LABELS[which]] = each(index[bins == which])
     present = {key: np.flatnonzero(values) for key, values in rises.items()}
     return SourceSteps(names, {key: (at, rises[key][at]) for key, at in present.items() if len(at)})
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredBatch:
-    """Everything that was computed for a batch, still in memory.
-
-    Rows of ``verdicts`` and ``rejected`` together must be the rows of the batch. ``features`` holds
-    the rows that join the pool ``pool_id`` (``output_columns.features_schema``), or names the file
-    in which a worker has staged them. With ``exceedance``, the share of known images above T_inner,
-    the scores are counted. ``shift_revision`` says which corrections of shifted sources the
-    verdicts were given with.
-    """
-
-    batch_id: int
-    detector_version: int
-    verdicts: pa.Table
-    rejected: pa.Table
-    features: pa.Table | SpooledFeatures | None = None
-    pool_id: int | None = None
-    counts: Sequence[Count] = ()
-    exceedance: float | None = None
-    shift_revision: int = 0
-
-    @property
-    def samples(self) -> int:
-        """Rows that join the pool."""
-        if isinstance(self.features, SpooledFeatures):
-            return self.features.rows
-        return 0 if self.features is None else int(self.features.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
