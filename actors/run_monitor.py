@@ -24,7 +24,6 @@ from actors.coordinator_lease import acquire_lease, begin_run, end_run, renew_le
 from actors.desk_keeper import DeskKeeper
 from actors.event_sentences import Listener, MonitorMessage
 from actors.periodic_tasks import Observer, PeriodicTasks
-from actors.store_watch import watching_store
 from actors.worker_pool import EngineFactory, InlineWorkerPool, WorkerPool
 from monitor.config import Config
 from monitor.errors import ConcladError, ErrorKind, is_outage, kind_of
@@ -38,12 +37,17 @@ from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
 from monitor.store import Store, recover
 from monitor.store.counters_and_account import account
-from monitor.store.errors import LeaseLost
+from monitor.store.database import Database
+from monitor.store.errors import LeaseLost, StoreUnreachable
 from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.records import Lease
 from monitor.store.store import Clock
 
 T = TypeVar("T")
+
+#: Transactions take milliseconds, and wait for others for some seconds.
+STORE_HANGS_SECONDS = 20.0
+STORE_LOOK_SECONDS = 2.0
 
 
 class StoppedInOutage(ConcladError):
@@ -131,6 +135,50 @@ class Waiting:
 
     def say(self, kind: str, text: str) -> None:
         self._listener(MonitorMessage(kind, text))
+
+
+@contextmanager
+def watching_store(
+    database: Database,
+    outages: Outages,
+    say: Callable[[str, str], None],
+    is_waited_for: Callable[[ErrorKind], bool],
+    *,
+    look_seconds: float = STORE_LOOK_SECONDS,
+    hangs_seconds: float = STORE_HANGS_SECONDS,
+) -> Iterator[None]:
+    """Say and export while a transaction of this thread hangs.
+
+    A database that is frozen, or on a disk that hangs, neither answers nor hangs up: who asks it
+    waits in the kernel and cannot say so. A thread beside it can. Not where it is waited for
+    already: whoever waits says so.
+    """
+    thread, over = threading.get_ident(), threading.Event()
+
+    def watch() -> None:
+        is_ours = False
+        while not over.wait(look_seconds):
+            hangs = database.busy_seconds(thread) > hangs_seconds
+            if hangs:
+                sentence = f"{database.where}: has not answered for {hangs_seconds:g} s"
+                if outages.begin(StoreUnreachable(sentence)):
+                    is_ours = True
+                    say("store.unavailable", f"waiting: {sentence}")
+            elif is_ours:
+                is_ours = False
+                if is_waited_for(ErrorKind.STORE):
+                    continue
+                seconds = outages.end(ErrorKind.STORE)
+                if seconds is not None:
+                    say("store.back", f"the store answers again after {seconds:.0f} s")
+
+    watcher = threading.Thread(target=watch, name="store-watch", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join(look_seconds)
 
 
 @contextmanager

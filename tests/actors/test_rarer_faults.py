@@ -19,8 +19,7 @@ import actors.desk_keeper
 import actors.run_monitor
 import monitor.pipeline.worker_tasks
 from actors.desk_keeper import DeskKeeper
-from actors.run_monitor import StoppedInOutage, run
-from actors.store_watch import watching_store
+from actors.run_monitor import StoppedInOutage, run, watching_store
 from monitor.backbones.engine import Images
 from monitor.config import Config
 from monitor.desk.errors import CannotStart
