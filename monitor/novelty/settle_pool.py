@@ -91,9 +91,9 @@ def settle_pool(
     >>> len(settled.rows("new")) >= 39, settled.classes[50], settled.by[50]
     (True, 'ship', 'spread')
     """
-    features = detector.checked(pool, "pool")
+    placed = placed_pool(detector, pool)
+    features = placed.pool
     given = PoolAnswers.none(detector).plus(list(answers), list(answers.values()))
-    placed = placed_pool(detector, features)
     now = believed(placed, unanswered(placed), given)
     found = posterior(placed, now, given)
     names = np.asarray(sources if len(sources) else [""] * len(features), dtype=np.str_)

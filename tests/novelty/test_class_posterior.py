@@ -12,7 +12,6 @@ from monitor.novelty.class_separation import auroc
 from monitor.novelty.common_settings import MethodSettings
 from monitor.novelty.detector import Detector
 from monitor.novelty.labeller import PoolAnswers
-from monitor.novelty.robust.choose_questions import to_confirm
 from monitor.novelty.robust.class_posterior import (
     ClassPosterior,
     confirmed_names,
@@ -23,6 +22,7 @@ from monitor.novelty.robust.class_posterior import (
     pool_lessons,
     pool_posterior,
 )
+from monitor.novelty.robust.graph_labeller import to_confirm
 from monitor.novelty.robust.pool_belief import PlacedPool, PoolBelief, believed, unanswered
 from tests.novelty.worlds import BackboneWorld, name
 

@@ -41,7 +41,7 @@ class PlacedPool:
     @classmethod
     def of(cls, detector: Detector, pool: Floats, settings: RobustSettings) -> PlacedPool:
         """Place a pool beside the references of a detector."""
-        known = detector.references
+        pool, known = detector.checked(pool, "pool"), detector.references
         space = PoolSpace.of(pool, known.features, known.classes, settings.graph)
         points = space.place(np.concatenate([pool, known.features]))
         graph = PoolGraph.of(points, settings.graph)
