@@ -17,7 +17,6 @@ from dataclasses import replace
 
 from actors.batch_feeder import BatchFeeder
 from actors.batches_in_flight import BatchInFlight, Stage
-from actors.clock_watch import ClockWatch
 from actors.event_sentences import KINDS, Listener, MonitorMessage, sentence
 from actors.periodic_tasks import PeriodicTasks
 from actors.worker_pool import DetectorVersions, Done, WorkerPool
@@ -66,7 +65,6 @@ class Coordinator:
         periodic: PeriodicTasks | None = None,
         outages: Outages | None = None,
         progress: Callable[[], None] = lambda: None,
-        clock_watch: ClockWatch | None = None,
     ) -> None:
         self._store, self._config, self._workers, self._lease = store, config, workers, lease
         self._once = once
@@ -87,14 +85,7 @@ class Coordinator:
         self._pool_errors: dict[tuple[str, int], int] = {}
         self._spool = SpoolPlace.open(store.folder)
         self._in_flight = self._feeder.in_flight
-        self._clock_watch = clock_watch or ClockWatch()
-        self._pools = PoolLifecycle(
-            store,
-            config,
-            lease,
-            oracle=self._lockstep,
-            ages_count=self._clock_watch.is_right,
-        )
+        self._pools = PoolLifecycle(store, config, lease, oracle=self._lockstep)
         self._periodic = periodic or PeriodicTasks(store, config, workers, lease)
         self._versions = DetectorVersions(store, fingerprint, workers.send)
         with store.reading() as tx:
@@ -328,9 +319,9 @@ class Coordinator:
         with self._store.reading() as tx:
             self._current = self._versions.refreshed(tx, before)
             events = tx.events.after(self._last_event, kinds=KINDS)
-            self._clock_watch.is_right(tx.now)
-        if (off := self._clock_watch.news()) is not None:
-            hours = off.total_seconds() / 3600
+            jump = tx.clock_jump()
+        if jump is not None:
+            hours = jump.total_seconds() / 3600
             self._say("clock.jumped", f"the clock jumped by {hours:+.1f} h: no age counts for now")
         for event in events:
             self._last_event = event.id

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from actors.clock_watch import ClockWatch
 from actors.worker_pool import WorkerPool
 from monitor import __version__
 from monitor.config import Config
@@ -62,14 +61,12 @@ class PeriodicTasks:
         observer: Observer | None = None,
         outages: Outages | None = None,
         clock: Callable[[], float] = time.monotonic,
-        clock_watch: ClockWatch | None = None,
     ) -> None:
         self._store, self._config, self._workers, self._lease = store, config, workers, lease
         self._observer = observer
         self._outages = outages or Outages()
         self._noted_outages: dict[str, Any] = {}
         self._clock = clock
-        self._clock_watch = clock_watch or ClockWatch()
         self._noted = -float("inf")
         self._noted_sources = clock()
         # Source and time of capture of what was committed since the last note.
@@ -203,7 +200,7 @@ class PeriodicTasks:
             for kind in ("verdicts", "rejected", "settled"):
                 compact(self._store, kind, owner=self._lease.owner)
             with self._store.reading() as tx:
-                if not self._clock_watch.is_right(tx.now):
+                if not tx.ages_count:
                     return  # features go by their age
                 before = tx.now - timedelta(hours=self._config.pools.keep_features_hours)
             drop_spools(self._store, before=before)
@@ -219,7 +216,7 @@ class PeriodicTasks:
         keep = self._config.state
         try:
             with self._store.reading() as tx:
-                if not self._clock_watch.is_right(tx.now):
+                if not tx.ages_count:
                     return
             forget_old(
                 self._store,

@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
-from actors.clock_watch import ClockWatch
 from actors.coordinator import Coordinator
 from actors.coordinator_lease import acquire_lease, begin_run, end_run, renew_lease
 from actors.desk_keeper import DeskKeeper
@@ -307,10 +306,11 @@ def _run(
     services: Services | None,
     clock: Clock | None,
 ) -> Summary:
-    outages, clock_watch = Outages(), ClockWatch()
+    outages = Outages()
     with contextlib.ExitStack() as outer:
         waiting = Waiting(outages, stop, listener, forever=not once)
         store = outer.enter_context(waiting.until_done(lambda: open_state_to_write(config, clock)))
+        store.watch_clock()
         waiting.until_done(lambda: current_version(store))
         config = waiting.until_done(partial(as_fitted, config, store))
         outer.enter_context(
@@ -349,7 +349,6 @@ def _run(
                     lease,
                     observer=observer,
                     outages=outages,
-                    clock_watch=clock_watch,
                 )
             )
             stack.callback(periodic.close)
@@ -370,7 +369,6 @@ def _run(
                     periodic=periodic,
                     outages=outages,
                     progress=waiting.is_over,
-                    clock_watch=clock_watch,
                 )
                 stop.then(coordinator.stop)
                 try:

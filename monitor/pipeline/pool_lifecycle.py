@@ -10,7 +10,7 @@ time. What comes of the task is given to ``receive``, ``fail`` or ``lose``; then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -105,7 +105,7 @@ IDLE, MOVED, WORKING = Advanced("idle"), Advanced("moved"), Advanced("working")
 class PoolLifecycle:
     """Looks after all pools of a state. Everything that it decides is written down at once.
 
-    With ``oracle`` a column of the feed answers at once. While ``ages_count`` says no, nothing
+    With ``oracle`` a column of the feed answers at once. While ``tx.ages_count`` says no, nothing
     ends because it is old: the clock has jumped.
     """
 
@@ -116,10 +116,9 @@ class PoolLifecycle:
         lease: Lease | None,
         *,
         oracle: bool = False,
-        ages_count: Callable[[datetime], bool] = lambda now: True,
     ) -> None:
         self._store, self._config, self._lease = store, config, lease
-        self._oracle, self._ages_count = oracle, ages_count
+        self._oracle = oracle
         self._task: PoolTask | None = None
         # The round that the inner loop of a pool has chosen, until its thumbnails are there.
         self._chosen: tuple[int, RoundToAsk] | None = None
@@ -197,7 +196,7 @@ class PoolLifecycle:
             pool = tx.pools.filling()
             if pool is None:
                 return False
-            age = tx.now - pool.opened_at if self._ages_count(tx.now) else timedelta()
+            age = tx.now - pool.opened_at if tx.ages_count else timedelta()
         full, old = pool.size >= limits.size, age >= timedelta(hours=limits.age_hours)
         if not full and not ((old or final) and pool.size >= limits.least):
             return False
@@ -210,7 +209,7 @@ class PoolLifecycle:
         limits = self._config.pools
         with self._store.reading() as tx:
             pool = tx.pools.filling()
-            if pool is None or pool.size < limits.least or not self._ages_count(tx.now):
+            if pool is None or pool.size < limits.least or not tx.ages_count:
                 return None
             now = tx.now
         size, since = self._early.get(pool.id, (0, pool.opened_at))
@@ -295,7 +294,7 @@ class PoolLifecycle:
     def _close_round(self, pool: Pool) -> bool:
         limit = timedelta(hours=self._config.labels.timeout_hours)
         with self._store.reading() as tx:
-            limit = limit if self._ages_count(tx.now) else timedelta.max
+            limit = limit if tx.ages_count else timedelta.max
             if not is_over(tx, pool, limit):
                 return False
         with self._store.step("pool", "close_round", self._lease) as tx:

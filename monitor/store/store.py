@@ -22,6 +22,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 
 from monitor.store.atomic_files import Folder, declare, fault_point
+from monitor.store.clock_watch import ClockWatch
 from monitor.store.commit_records import Outputs, SeenImages
 from monitor.store.counters_and_account import Counters, Counts
 from monitor.store.database import Database, database_url
@@ -269,9 +270,12 @@ Clock = Callable[[], datetime]
 class Transaction:
     """All repositories on one connection, at one moment."""
 
-    def __init__(self, connection: Connection, now: datetime) -> None:
+    def __init__(
+        self, connection: Connection, now: datetime, clock_watch: ClockWatch | None = None
+    ) -> None:
         self.connection = connection
         self.now = now
+        self._clock_watch = clock_watch
         self.files = Files(connection, now)
         self.batches = Batches(connection, now)
         self.quarantine = Quarantine(connection, now)
@@ -288,6 +292,18 @@ class Transaction:
         self.notes = Notes(connection, now)
         self.leases = Leases(connection, now)
         self.counts = Counts(connection, now)
+
+    @property
+    def ages_count(self) -> bool:
+        """Whether something may end because it is old: not while the clock is doubted."""
+        return self._clock_watch is None or self._clock_watch.is_right(self.now)
+
+    def clock_jump(self) -> timedelta | None:
+        """By how much the clock has jumped, once after each jump."""
+        if self._clock_watch is None:
+            return None
+        self._clock_watch.is_right(self.now)
+        return self._clock_watch.news()
 
 
 class Store:
@@ -309,6 +325,7 @@ class Store:
         self.database = database
         self.folder = folder
         self._clock = clock
+        self._clock_watch: ClockWatch | None = None
 
     @classmethod
     def open(
@@ -350,7 +367,7 @@ class Store:
     def transaction(self, lease: Lease | None = None) -> Iterator[Transaction]:
         """Write; with a ``lease``, fail if it has passed to somebody else."""
         with self.database.write() as connection:
-            tx = Transaction(connection, self._moment(connection))
+            tx = Transaction(connection, self._moment(connection), self._clock_watch)
             if lease is not None:
                 tx.leases.verify(lease)
             yield tx
@@ -366,10 +383,14 @@ class Store:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Transaction]:
         with self.database.read() as connection:
-            yield Transaction(connection, self._moment(connection))
+            yield Transaction(connection, self._moment(connection), self._clock_watch)
 
     def _moment(self, connection: Connection) -> datetime:
         return self._clock() if self._clock else self.database.now(connection)
+
+    def watch_clock(self) -> None:
+        """From now on a clock that jumps ends nothing by its age."""
+        self._clock_watch = ClockWatch()
 
     # -- leases, in transactions of their own ----------------------------------------------
 
