@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, func, insert, inspect, select
+from sqlalchemy import Connection, func, insert, inspect, select, update
 
 from monitor.store import tables as schema
 from monitor.store.atomic_files import declare, fault_point
@@ -33,10 +33,20 @@ class Migration:
     apply: Callable[[Connection], None]
 
 
+def _to_layout_6(connection: Connection) -> None:
+    notes, events = schema.notes, schema.events
+    schema.counter_steps.create(connection)
+    # Of images that people called none: their marks, and the line about them in the history.
+    connection.execute(update(notes).where(notes.c.room == "set_aside").values(room="no_image"))
+    connection.execute(
+        update(events).where(events.c.kind == "images.set_aside").values(kind="images.no_image")
+    )
+
+
 #: In order, without gaps, the last one reaching ``SCHEMA_VERSION``; never edit one that was
 #: released. Layouts before the first of them are refused.
 MIGRATIONS: tuple[Migration, ...] = (
-    Migration(6, "steps of the counters of many sources", lambda c: schema.counter_steps.create(c)),
+    Migration(6, "steps of the counters of many sources, marks of no image", _to_layout_6),
 )
 
 

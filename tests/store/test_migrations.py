@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, insert, inspect, text
+from sqlalchemy import Connection, Insert, insert, inspect, text
 
+from monitor.desk.history_sentences import read_timeline
+from monitor.people.teach_images import called_no_image, unteach
 from monitor.store import Store, check
 from monitor.store.database import Database, database_url
 from monitor.store.errors import SchemaTooNew, SchemaTooOld
@@ -19,8 +21,10 @@ from monitor.store.records import Count
 from monitor.store.tables import (
     SCHEMA_VERSION,
     counter_steps,
+    events,
     files,
     metadata,
+    notes,
     schema_version,
     settlements,
 )
@@ -54,6 +58,18 @@ def make_older_layout(place: Place, number: int = SCHEMA_VERSION - 1) -> None:
                 updated_at=NOW,
             )
         )
+    opened.close()
+
+
+def make_first_release(place: Place, *contents: Insert) -> None:
+    """State of layout 5, with nothing in it but ``contents``."""
+    opened = Database(database_url(place.where))
+    with opened.write() as connection:
+        metadata.create_all(connection)
+        counter_steps.drop(connection)
+        connection.execute(insert(schema_version).values(number=5, applied_at=NOW))
+        for one in contents:
+            connection.execute(one)
     opened.close()
 
 
@@ -117,18 +133,39 @@ def test_a_layout_that_no_step_begins_with_is_refused_and_left_alone(place: Plac
 def test_state_of_the_first_release_gets_a_place_for_the_steps_of_many_sources(
     place: Place, places: Any
 ) -> None:
-    opened = Database(database_url(place.where))
-    with opened.write() as connection:
-        metadata.create_all(connection)
-        counter_steps.drop(connection)
-        connection.execute(insert(schema_version).values(number=5, applied_at=NOW))
-    opened.close()
+    make_first_release(place)
     with place.open() as old, places().open() as fresh:
         with old.database.read() as one, fresh.database.read() as other:
             assert layout(one) == layout(other)
         with old.transaction() as tx:
             tx.counters.add(Count("images", f"cam-{n}", "known", 1) for n in range(2000))
             assert len(tx.counters.all()) == 2000
+
+
+def test_what_was_called_no_image_at_the_first_release_stays_so_and_can_be_taken_back(
+    place: Place,
+) -> None:
+    images = frozenset(f"{number:064x}" for number in range(2))
+    mark = {"who": "ada", "action": "lesson-1"}
+    make_first_release(
+        place,
+        *(
+            insert(notes).values(room="set_aside", key=key, value=mark, updated_at=NOW)
+            for key in images
+        ),
+        insert(events).values(
+            id=1, at=NOW, kind="images.set_aside", payload={"count": 2, "who": "ada"}
+        ),
+    )
+    with place.open() as store:
+        with store.reading() as tx:
+            assert called_no_image(tx) == images
+        assert [entry.text for entry in read_timeline(store)] == [
+            "2 images marked as not an image (ada)"
+        ]
+        assert unteach(store, "lesson-1", who="ada", action="undo-1") == "2 images are back"
+        with store.reading() as tx:
+            assert not called_no_image(tx)
 
 
 def test_steps_are_numbered_without_gaps_up_to_the_present() -> None:
