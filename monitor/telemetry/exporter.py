@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from socketserver import ThreadingMixIn
 from types import TracebackType
 from typing import Any, Self
@@ -39,8 +40,12 @@ from monitor.telemetry.store_reading import TruthReader
 #: Two scrapers, or a person who reloads the page, share one look at the store.
 CACHE_SECONDS = 1.0
 
-#: A store that has not answered by then is down for this page: Prometheus waits ten seconds.
+#: For how long a page waits for the store: Prometheus waits ten seconds.
 PATIENCE_SECONDS = 5.0
+
+#: Meanwhile the last answer is shown, if it came less than so long ago: the longest usual
+#: interval of scrapes. A large store on a busy machine may take longer than a page waits.
+YOUNG_SECONDS = 60.0
 
 #: Readers at a time, each a thread for as long as it takes; the next ones are turned away.
 MOST_READERS = 64
@@ -170,6 +175,18 @@ class Exporter:
         self.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the store said, what it said is away, and when it had answered."""
+
+    families: Sequence[Family] = ()
+    away: frozenset[ErrorKind] = frozenset()
+    at: float = float("-inf")
+
+
+_NOTHING = _Found()
+
+
 class _Truth(Collector):
     """Looks at the store when somebody asks, but not more often than makes sense."""
 
@@ -183,7 +200,7 @@ class _Truth(Collector):
         self._page: tuple[Metric, ...] = ()
         self._read_at = float("-inf")
         self._reading: threading.Thread | None = None
-        self._found: tuple[Sequence[Family], set[ErrorKind]] = ((), set())
+        self._found = _NOTHING
 
     def collect(self) -> Iterable[Metric]:
         with self._lock:
@@ -194,38 +211,44 @@ class _Truth(Collector):
 
     def _look(self) -> Iterator[Family]:
         began = time.monotonic()
-        found, noted = self._ask()
+        found = self._ask()
         seconds = time.monotonic() - began
         yield from page_families(
             self._settings,
-            store_up=bool(found),
+            store_up=bool(found.families),
             seconds=seconds,
             disk=disk_of(self._store),
-            away=noted | {outage.kind for outage in self.outages.current()}
+            away=found.away | {outage.kind for outage in self.outages.current()}
             if self.outages
-            else noted,
+            else found.away,
         )
-        yield from found
+        yield from found.families
 
-    def _ask(self) -> tuple[Sequence[Family], set[ErrorKind]]:
-        """What the store says, and what it says is away; nothing if it does not answer in time.
+    def _ask(self) -> _Found:
+        """What the store says; nothing if it fails, or has not answered for a while.
 
-        A server that hangs is asked once, by a thread that nobody waits for any longer.
+        A server that hangs is asked once, by a thread that nobody waits for any longer. What a
+        slow one answers after a page has gone is shown by the next one.
         """
-        if self._reading is not None and self._reading.is_alive():
-            return (), set()
-        self._found = (), set()
-        self._reading = threading.Thread(target=self._read, name="conclad-truth", daemon=True)
-        self._reading.start()
+        if self._reading is None or not self._reading.is_alive():
+            self._reading = threading.Thread(target=self._read, name="conclad-truth", daemon=True)
+            self._reading.start()
         self._reading.join(PATIENCE_SECONDS)
-        return ((), set()) if self._reading.is_alive() else self._found
+        found = self._found
+        if self._reading.is_alive() and time.monotonic() - found.at >= YOUNG_SECONDS:
+            return _NOTHING
+        return found
 
     def _read(self) -> None:
+        found = _NOTHING
         with suppress(*_UNREADABLE):
-            truth = self._reader.read()
-            shown = self._cap.apply(truth.sources)
-            noted = {outage.kind for outage in truth.outages}
-            self._found = tuple(families(truth, shown)), noted
+            try:
+                truth = self._reader.read()
+                shown = self._cap.apply(truth.sources)
+                away = frozenset(outage.kind for outage in truth.outages)
+                found = _Found(tuple(families(truth, shown)), away, time.monotonic())
+            finally:
+                self._found = found
             # A store that is read and cannot be written just now is tried again at the next look.
             self._reader.keep_pace()
 

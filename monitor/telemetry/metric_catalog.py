@@ -65,7 +65,8 @@ def page_families(
     )
     yield gauge(
         "store_up",
-        "1 if the store could be read for this page, else 0; most metrics are missing then.",
+        "1 if the store answered for this page, or less than a minute ago and is slow; else 0, and "
+        "most metrics are missing.",
         (),
         {(): float(store_up)},
     )
@@ -84,7 +85,7 @@ def page_families(
     )
     yield gauge(
         "store_read_seconds",
-        "How long it took to read the store for this page.",
+        "How long this page waited for the store, at most five seconds.",
         (),
         {(): seconds},
     )

@@ -362,3 +362,45 @@ def test_a_store_that_hangs_is_down_for_the_page(
             hanging[0].join(60)
         page = Page(exporter.url)
         assert (page.get("store_up"), page.get("detector_version")) == (1, 1)
+
+
+def test_what_a_slow_store_says_after_a_page_is_on_the_next_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A healthy store that takes longer than a page waits would be down for ever."""
+    feeding.fit(store)
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.2)
+    read, turns = TruthReader.read, threading.Semaphore(0)
+
+    def slow(reader: TruthReader) -> object:
+        assert turns.acquire(timeout=60)
+        return read(reader)
+
+    def finish() -> None:
+        (reading,) = (t for t in threading.enumerate() if t.name == "conclad-truth")
+        turns.release()
+        reading.join(60)
+
+    monkeypatch.setattr(TruthReader, "read", slow)
+    with Exporter(store, ANY_PORT) as exporter:
+        assert exporter.url is not None
+        assert Page(exporter.url).get("store_up") == 0, "nothing is known yet"
+        for _ in range(3):
+            finish()
+            page = Page(exporter.url)
+            assert (page.get("store_up"), page.get("detector_version")) == (1, 1)
+        monkeypatch.setattr(module, "YOUNG_SECONDS", 0.0)
+        page = Page(exporter.url)
+        assert page.get("store_up") == 0, "what it said last is not true for ever"
+        finish()
+
+
+def test_a_store_that_fails_is_down_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(reader: TruthReader) -> object:
+        raise OSError("the network is down")
+
+    with Exporter(store, ANY_PORT) as exporter:
+        assert exporter.url is not None
+        assert Page(exporter.url).get("store_up") == 1
+        monkeypatch.setattr(TruthReader, "read", fails)
+        assert Page(exporter.url).get("store_up") == 0
