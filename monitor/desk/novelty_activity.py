@@ -123,8 +123,12 @@ class _FileCounts:
 
 @lru_cache(maxsize=4 * FILES)
 def _counts(file: _File) -> _FileCounts:
-    """What one file says; images without a time are left out."""
-    columns = ["source_id", "captured_at", "verdict", "detector_version"]
+    """What one file says; images without a time are left out.
+
+    Of unchanged frames only the first counts: the others repeat what was chance in it, so that no
+    number of them is comparable with the share that is expected by chance.
+    """
+    columns = ["source_id", "captured_at", "verdict", "detector_version", "same_as"]
     try:
         table = read_table(file.folder, file.name, columns)
     except FileNotFoundError:  # merged into another one since it was listed
@@ -134,7 +138,8 @@ def _counts(file: _File) -> _FileCounts:
     timed = timed.append_column("minute", minutes)
     versions = timed.group_by("detector_version").aggregate([("minute", "min")]).to_pylist()
     grouped = (
-        timed.group_by(["source_id", "minute", "verdict"])
+        timed.filter(pc.is_null(timed.column("same_as")))
+        .group_by(["source_id", "minute", "verdict"])
         .aggregate([([], "count_all")])
         .to_pylist()
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from PIL import Image
 
@@ -16,7 +18,7 @@ from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.app import build
 from monitor.desk.guard import Guard
 from monitor.desk.history_sentences import SENTENCES
-from monitor.desk.novelty_activity import novelty_over_time
+from monitor.desk.novelty_activity import first_judged, novelty_over_time
 from monitor.desk.picture_cleanup import drop_old_pictures
 from monitor.desk.question_queue import read_queue
 from monitor.people.class_catalog import list_classes
@@ -26,6 +28,7 @@ from monitor.store.pool_and_file_states import QuestionState
 from monitor.store.pools import PoolEvent
 from tests.desk.client import Client
 from tests.desk.conftest import Tokens
+from tests.store.building import commit_batch, plan_feed, scored
 
 
 def give(client: Client, action: str, *answers: tuple[int, str]) -> list[str]:
@@ -272,6 +275,20 @@ def test_novelty_over_time_is_counted_by_source(store: Store) -> None:
     assert series.source == "cam-1"
     # The tests' feed calls every second image novel.
     assert (series.images, series.novel) == (40, 20)
+
+
+def test_unchanged_frames_count_once_against_chance(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        (batch,) = plan_feed(store, rows=6, size=6)
+        found = scored(batch)
+        same_as = pa.array([None, None, "feed/a.parquet:1", None, None, "feed/a.parquet:1"])
+        verdicts = found.verdicts.set_column(
+            found.verdicts.schema.get_field_index("same_as"), "same_as", same_as.cast("string")
+        )
+        commit_batch(store, replace(found, verdicts=verdicts))
+        [series] = novelty_over_time(store)
+        assert (series.images, series.novel) == (4, 2)
+        assert list(first_judged(store)) == [1]
 
 
 def test_the_history_has_a_sentence_for_every_kind_of_event() -> None:
