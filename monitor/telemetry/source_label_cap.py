@@ -75,7 +75,10 @@ def capped(sources: Sequence[SourceSummary], shown: Sequence[SourceSummary]) -> 
 
 
 def combined(sources: Collection[SourceSummary], name: str) -> SourceSummary:
-    """Many sources as one. When it was last heard of cannot be said of many, so it is not."""
+    """Many sources as one: judged with a corrected shift if one of them is.
+
+    When it was last heard of cannot be said of many, so it is not.
+    """
     drifts = [source.drift for source in sources if source.drift is not None]
     oldest = [s.oldest_question_at for s in sources if s.oldest_question_at is not None]
     return SourceSummary(
@@ -93,6 +96,8 @@ def combined(sources: Collection[SourceSummary], name: str) -> SourceSummary:
         questions_open=sum(source.questions_open for source in sources),
         questions_suspected=sum(source.questions_suspected for source in sources),
         oldest_question_at=min(oldest, default=None),
+        implausible=sum(source.implausible for source in sources),
+        corrected=any(source.corrected for source in sources),
         drift=_strongest(drifts),
     )
 
