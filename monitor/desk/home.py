@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from monitor.desk.full_pools import why_full_pools_wait
 from monitor.desk.novelty_activity import Series, novelty_over_time
 from monitor.desk.outcomes import RoundOutcome, in_progress, is_alive, latest_outcomes, monitor_seen
 from monitor.people.version_manifest import knowledge_of
@@ -64,18 +65,11 @@ class Home:
     filling: PoolView | None
     full: int
     """Pools that hold enough and have yet to be examined."""
+    full_words: str
+    """What they wait for; empty if there are none."""
     asked: tuple[PoolView, ...]
     progress: str | None
     outcomes: tuple[RoundOutcome, ...]
-
-    @property
-    def waiting(self) -> str:
-        """What full pools wait for."""
-        many = "1 full pool" if self.full == 1 else f"{self.full} full pools"
-        if self.open:
-            verb = "waits" if self.full == 1 else "wait"
-            return f"{many} {verb} until the questions about earlier images are answered."
-        return f"{many} {'is' if self.full == 1 else 'are'} about to be examined."
 
 
 def read_home(store: Store, who: str, pool_size: int) -> Home:
@@ -99,6 +93,7 @@ def read_home(store: Store, who: str, pool_size: int) -> Home:
             more_sources=max(0, len(sources) - SOURCES),
             filling=None if filling is None else _pool(filling, pool_size, "gathering images"),
             full=len(tx.pools.in_state(PoolState.CLOSED)),
+            full_words=why_full_pools_wait(tx),
             asked=tuple(
                 _pool(pool, pool_size, _why(pool.evidence))
                 for pool in tx.pools.in_state(PoolState.WAITING, PoolState.ASKING)

@@ -174,7 +174,7 @@ class PoolLifecycle:
                 return advanced
         # What is new in a pool is asked about once: the next ones wait for what comes of it. A
         # few questions about a quiet pool keep nobody waiting.
-        blocked = bool(held) or any(not _is_probe(pool) for pool in active)
+        blocked = bool(held) or any(not pool.is_probe for pool in active)
         if closed and not blocked and self._has_budget(closed[0]):
             return self._hand_out(self._inspection_of(closed[0], current))
         if len(closed) > self._config.pools.waiting_most:
@@ -464,8 +464,3 @@ class PoolLifecycle:
                 members = tx.pools.members(pool_id)
             self._samples = samples_in(self._store.folder, pool_id, members)
         return self._samples
-
-
-def _is_probe(pool: Pool) -> bool:
-    """Whether a few questions are out about a quiet pool, and nothing new has come of them."""
-    return bool(pool.evidence.get("probe")) and pool.round == 0

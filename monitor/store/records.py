@@ -101,6 +101,11 @@ class Pool:
     finished_at: datetime | None
     spool_dropped_at: datetime | None
 
+    @property
+    def is_probe(self) -> bool:
+        """Whether a few questions are out about a quiet pool, and nothing new has come of them."""
+        return bool(self.evidence.get("probe")) and self.round == 0
+
 
 @dataclass(frozen=True, slots=True)
 class PoolMember:

@@ -268,7 +268,7 @@ def _look(tx: Transaction) -> _Seen:
         ),
         counters=counters,
         open_questions=list(_open_questions(tx)),
-        probed={p.id for p in asked_about if p.evidence.get("probe") and p.round == 0},
+        probed={pool.id for pool in asked_about if pool.is_probe},
         discoveries=tx.events.latest(kinds=[DISCOVERED], limit=DISCOVERIES_SHOWN),
         sources=tx.notes.all(SOURCES),
         drift=tx.notes.all(DRIFT),
