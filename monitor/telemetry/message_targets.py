@@ -230,14 +230,18 @@ class MailTarget:
                 if self._starttls and not self._secure:
                     server.starttls(context=ssl.create_default_context())
                 if self._user:
-                    server.login(self._user, self._password)
+                    self._sign_in(server)
                 server.send_message(mail)
-        except UnicodeError as error:  # its words would quote a letter of the password
-            words = "its user or password is not plain ASCII"
-            raise Undelivered(f"{self.name} cannot be signed in to ({words})") from error
         except (OSError, smtplib.SMTPException, ValueError) as error:
             words = str(error) or type(error).__name__
             raise Undelivered(f"{self.name} did not take it ({words})") from error
+
+    def _sign_in(self, server: smtplib.SMTP) -> None:
+        try:
+            server.login(self._user, self._password)
+        except UnicodeError as error:  # its words would quote a letter of the password
+            words = "its user or password is not plain ASCII"
+            raise Undelivered(f"{self.name} cannot be signed in to ({words})") from error
 
     def _connect(self) -> smtplib.SMTP:
         if self._secure:

@@ -133,3 +133,10 @@ def test_a_wrong_password_is_said_without_the_password(
         open_target(address("smtp", port, password=password)).deliver(MESSAGE)
     assert why in str(raised.value)
     assert password not in str(raised.value)
+
+
+def test_a_host_that_is_no_host_is_not_blamed_on_the_password() -> None:
+    with pytest.raises(Undelivered) as raised:
+        open_target(f"smtp://ada:s3cret@{'a' * 64}.example/?to=bo@example.org").deliver(MESSAGE)
+    assert "did not take it" in str(raised.value)
+    assert "password" not in str(raised.value)
