@@ -32,6 +32,10 @@ from monitor.telemetry.webhook_target import ANSWER_BYTES, NoRedirect, signature
 
 _MARKS = re.compile(r"[\\`*_\[\]()<>~|]")
 
+#: What chats make a link of by themselves, and what breaks it without being seen.
+_ADDRESS = re.compile(r"(:)(//)|(w)(ww\.)", re.IGNORECASE)
+_SPACE = "\u200b"
+
 
 class Target(Protocol):
     """Somewhere that takes messages."""
@@ -131,19 +135,30 @@ def _slack(message: Message) -> tuple[bytes, dict[str, str]]:
     """Slack's own escaping: only these three characters are special."""
 
     def plain(text: str) -> str:
+        text = _unlinked(text)
         return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
     lines = _fitting((f"• <{line.link}|{plain(line.text)}>" for line in message.lines), 3000)
     blocks = [
-        {"type": "header", "text": {"type": "plain_text", "text": message.title[:150]}},
-        {"type": "section", "text": {"type": "mrkdwn", "text": lines}},
+        {"type": "header", "text": {"type": "plain_text", "text": _unlinked(message.title)[:150]}},
+        # Verbatim: names of channels and addresses stay what they are.
+        {"type": "section", "text": {"type": "mrkdwn", "text": lines, "verbatim": True}},
     ]
     return _json({"text": plain(message.title), "blocks": blocks})
 
 
+def _unlinked(text: str) -> str:
+    """A text in which an address stays text.
+
+    >>> _unlinked("https://evil.example, www.evil.example").split(_SPACE)
+    ['https:', '//evil.example, w', 'ww.evil.example']
+    """
+    return _ADDRESS.sub(rf"\1\3{_SPACE}\2\4", text)
+
+
 def _unmarked(text: str) -> str:
     """A text that names things of others: it makes no links or marks, and calls nobody."""
-    return _MARKS.sub(r"\\\g<0>", text).replace("@", "@\u200b")
+    return _MARKS.sub(r"\\\g<0>", _unlinked(text)).replace("@", f"@{_SPACE}")
 
 
 def _mattermost(message: Message) -> tuple[bytes, dict[str, str]]:
@@ -181,10 +196,11 @@ def _teams(message: Message) -> tuple[bytes, dict[str, str]]:
 
 def _ntfy(message: Message) -> tuple[bytes, dict[str, str]]:
     """Text, with the rest in headers; those hold ASCII only, so the title is encoded."""
-    title = urllib.parse.quote(message.title[:200], safe=" :,.()/'")
-    encoded = message.title if message.title.isascii() else f"=?UTF-8?Q?{title.replace('%', '=')}?="
+    plain = _unlinked(message.title)
+    title = urllib.parse.quote(plain[:200], safe=" :,.()/'")
+    encoded = plain if plain.isascii() else f"=?UTF-8?Q?{title.replace('%', '=')}?="
     headers = {"Title": " ".join(encoded.split()), "Click": message.lines[0].link}
-    return _fitting((line.text for line in message.lines), 4096).encode(), headers
+    return _fitting((_unlinked(line.text) for line in message.lines), 4096).encode(), headers
 
 
 def _webhook(message: Message) -> tuple[bytes, dict[str, str]]:

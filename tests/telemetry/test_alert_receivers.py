@@ -55,9 +55,14 @@ def test_slack_gets_the_summary_with_a_link_to_the_desk(tmp_path: Path) -> None:
     with Receiver() as receiver:
         (tmp_path / "slack").write_text(receiver.url)
         with running_alertmanager(tmp_path / "alertmanager", config) as url:
-            fire(url, description="20 images of cam-1. <!channel> & co", summary="<!here> is new")
+            fire(
+                url,
+                description="20 images of cam-1. <!channel> & co, www.evil.example",
+                summary="<!here> at https://evil.example/login",
+            )
             [sent] = receiver.next().json["attachments"]
-    assert sent["title"] == "&lt;!here> is new"
+    assert sent["title"] == "&lt;!here> at https:\u200b//evil.example/login"
+    assert "w\u200bww.evil.example https://docs.example/NovelClassDetected" in sent["text"]
     assert "&lt;!channel> &amp; co" in sent["text"], "a name calls nobody"
     assert sent["title_link"] == "https://desk.example/classes"
     assert "20 images of cam-1." in sent["text"]
@@ -99,3 +104,23 @@ def test_teams_gets_the_same_words_as_the_others() -> None:
     [teams] = receiver["msteamsv2_configs"]
     assert set(teams) == {"webhook_url_file", "send_resolved", "title", "text"}
     assert "desk_url" in teams["text"]
+
+
+def test_names_in_teams_make_no_links(tmp_path: Path) -> None:
+    """Its templates, in a receiver that Debian's Alertmanager has."""
+    path = ROOT / "deploy" / "alertmanager" / "teams.yml"
+    [teams] = yaml.safe_load(path.read_text())["receivers"][0]["msteamsv2_configs"]
+    config = example("slack")
+    (tmp_path / "slack").write_text("")
+    [slack] = config["receivers"][0]["slack_configs"]
+    slack["api_url_file"] = str(tmp_path / "slack")
+    slack |= {field: teams[field] for field in ("title", "text")}
+    with Receiver() as receiver:
+        (tmp_path / "slack").write_text(receiver.url)
+        with running_alertmanager(tmp_path / "alertmanager", config) as url:
+            name = "[sign in](https://evil.example) **x** `y`"
+            fire(url, description=f"20 images of {name}", summary=name)
+            [sent] = receiver.next().json["attachments"]
+    escaped = r"\[sign in\]\(https:" + "\u200b" + r"//evil.example\) \*\*x\*\* \`y\`"
+    assert sent["title"] == escaped
+    assert sent["text"].strip() == f"20 images of {escaped} https://desk.example/classes"

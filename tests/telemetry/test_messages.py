@@ -7,6 +7,7 @@ import hmac
 import queue
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
+from email.header import decode_header, make_header
 from email.message import Message as Mail
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,21 @@ def test_a_name_makes_no_link_and_calls_nobody(kind: str) -> None:
     assert "@channel" not in said
     for mark in ("](https://evil", " <!", "**loud**", " `"):
         assert mark not in said
+
+
+@pytest.mark.parametrize("kind", ["slack", "mattermost", "discord", "teams", "ntfy"])
+def test_an_address_in_a_name_is_not_made_a_link_by_the_chat(kind: str) -> None:
+    name = "https://evil.example/login or WWW.evil.example"
+    with Receiver() as receiver:
+        message = Message(name, (Line(f"New class {name}", f"{DESK}/classes"),))
+        open_target(f"{kind}+{receiver.url}").deliver(message)
+        got = receiver.next()
+    said = got.body.decode() + str(make_header(decode_header(got.headers.get("Title", ""))))
+    assert "evil.example/login" in said, "it can still be read"
+    assert "://evil" not in said
+    assert "WWW." not in said
+    if kind != "teams":
+        assert DESK in said + got.headers.get("Click", ""), "the desk's own address is a link"
 
 
 #: What each service takes at most: characters (bytes of ntfy and Teams), by their documentation.
