@@ -115,7 +115,8 @@ def _without_formulas(batch: pa.RecordBatch) -> pa.RecordBatch:
     for column in batch.columns:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             is_formula = pc.match_substring_regex(column, _FORMULA)
-            quoted = pc.binary_join_element_wise(pa.scalar("'", column.type), column, "")
+            apostrophe, nothing = (pa.scalar(text, column.type) for text in ("'", ""))
+            quoted = pc.binary_join_element_wise(apostrophe, column, nothing)
             column = pc.if_else(is_formula, quoted, column)
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

@@ -10,9 +10,11 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from monitor.cli.export_formats import WRITERS
 from monitor.cli.root import run
 from monitor.store import Store
 from monitor.store.pool_and_file_states import ClassOrigin
@@ -52,6 +54,15 @@ def test_a_spreadsheet_runs_nothing_of_an_export(
     assert run(["verdicts", "--set", state]) == 0
     table = list(csv.DictReader(io.StringIO(capfd.readouterr().out)))
     assert {row["source_id"] for row in table} == {*(f"'{name}" for name in names[:4]), names[4]}
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+def test_texts_of_every_length_are_made_plain(kind: pa.DataType) -> None:
+    names = pa.array(["=1+1", "plain", None], kind)
+    batch = pa.RecordBatch.from_arrays([names], names=["source_id"])
+    sink = io.BytesIO()
+    WRITERS["csv"]([batch], batch.schema, sink)
+    assert sink.getvalue().decode() == '"source_id"\n"\'=1+1"\n"plain"\n\n'
 
 
 def test_the_formats_hold_the_same_rows(
