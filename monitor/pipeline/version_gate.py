@@ -64,8 +64,9 @@ def objection(found: GateReport, gate: GateSection) -> str | None:
         )
     if found.stolen > gate.stolen_most:
         return (
-            f"a new class takes at least {found.stolen:.1%} of the held-out images of "
-            f"{found.stolen_from!r}, more than gate.stolen_most allows ({gate.stolen_most:.1%})"
+            f"a new class takes, beyond chance, at least {found.stolen:.1%} of the images of "
+            f"{found.stolen_from!r} that were fitted or named by people, more than "
+            f"gate.stolen_most allows ({gate.stolen_most:.1%})"
         )
     for name, labels in found.labels.items():
         if labels < gate.least_labels:

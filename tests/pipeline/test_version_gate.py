@@ -86,3 +86,8 @@ def test_a_few_of_few_images_are_no_objection() -> None:
 )
 def test_an_objection_names_the_key_that_would_allow_it(found: GateReport, word: str) -> None:
     assert f"gate.{word}" in str(objection(found, GateSection()))
+
+
+def test_an_objection_says_among_which_images_a_class_loses() -> None:
+    words = str(objection(GateReport(0.0, 0.5, "a", {}), GateSection()))
+    assert "at least 50.0% of the images of 'a' that were fitted or named by people" in words
