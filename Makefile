@@ -79,7 +79,7 @@ format: install  ## Let ruff put the code in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-demo: install  ## Watch a feed with surprises; DEMO='--data file.parquet' takes your own images
+demo: install  ## Watch a feed in which new classes appear; DEMO='--data file.parquet' takes your own images
 	@scripts/demo $(DEMO)
 
 first-hour: install  ## A new user's first hour, from JPEGs to a learnt class, below out/first-hour

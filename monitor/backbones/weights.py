@@ -58,7 +58,7 @@ def read_weights(path: Path, cache: Path) -> State:
 def fit_weights(network: nn.Module, state: State, *, where: str) -> None:
     """Load tensors into a network that was just built for them, or say what does not fit.
 
-    Prefixes of wrappers and layers behind the features are set aside; anything else must match
+    Prefixes of wrappers and layers behind the features are left out; anything else must match
     one to one, because a half-loaded backbone produces features that look right.
     """
     wanted = network.state_dict()

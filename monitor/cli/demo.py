@@ -42,7 +42,7 @@ _PATH = click.Path(path_type=Path)
 def demo(
     data: Path | None, folder: Path, interactive: bool, seed: int, keep: bool, output: Output
 ) -> None:
-    """Watch a feed with surprises, from the first image to the last figure.
+    """Watch a feed in which new classes appear, from the first image to the last figure.
 
     Renders overhead scenes (or takes --data), learns some classes, then watches a feed of three
     sources in which others appear, one after the other and two at once, while one source gets a

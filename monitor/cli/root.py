@@ -93,7 +93,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "purge": ("monitor.cli.purge:purge", "Remove what is kept of a source's images."),
     "demo": (
         "monitor.cli.demo:demo",
-        "Watch a feed with surprises, from the first image to the last figure.",
+        "Watch a feed in which new classes appear, from the first image to the last figure.",
     ),
     "store": ("monitor.cli.store:store", "Look after the state folder."),
 }

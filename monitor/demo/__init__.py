@@ -1,1 +1,1 @@
-"""The whole story in three minutes: a feed with surprises, and what the monitor makes of them."""
+"""The whole story in three minutes: a feed with new classes, and what the monitor makes of them."""

@@ -153,9 +153,9 @@ class DriftSettings(SettingsGroup):
 
     corrected_novel: float = setting(
         0.05,
-        "Share of a shifted source's images in one pool that stay novel once the shift is taken "
-        "back: what known images have elsewhere, so that neither a shift fills the verdicts nor "
-        "everything in the source becomes invisible.",
+        "Share of a shifted source's images in one pool that stay novel once the shift is "
+        "corrected: what known images have elsewhere, so that neither a shift fills the verdicts "
+        "nor everything in the source becomes invisible.",
         low=0.0,
         high=1.0,
     )

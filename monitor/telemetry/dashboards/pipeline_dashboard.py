@@ -283,7 +283,7 @@ def _account() -> tuple[Panel, ...]:
             "What the monitor waits for",
             "timeseries",
             "1 while the monitor waits for an outage to end, by what is away: the feed, the store, "
-            "the disk, the cluster.",
+            "the disk, a device, the cluster.",
             [Query("max by (kind) (conclad_outage)", "{{kind}}")],
             width=8,
             decimals=0,
