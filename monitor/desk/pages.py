@@ -19,13 +19,13 @@ from monitor.desk.home import read_home
 from monitor.desk.http_replies import page
 from monitor.desk.novelty_activity import first_judged, novelty_over_time
 from monitor.desk.novelty_plot import Mark, draw_all
-from monitor.desk.outage_banner import shown_outages
 from monitor.desk.question_queue import read_queue
 from monitor.desk.static_files import STATIC
 from monitor.desk.tokens import Role, holder_of, holders
 from monitor.people.class_catalog import Standing, list_classes
 from monitor.people.version_history import VersionView, list_versions
 from monitor.people.version_manifest import current_knowledge
+from monitor.store.disk_space import read_waiting
 
 PAGES = ("/", "/questions", "/images", "/map", "/classes", "/history", "/api")
 """Where one may be sent after signing in; no address ever comes from a request."""
@@ -206,6 +206,8 @@ def _next(path: str) -> str:
 
 def common(ask: Ask) -> dict[str, Any]:
     """What the frame of every page shows."""
+    with ask.store.reading() as tx:
+        waiting = read_waiting(tx, ask.store)
     return {
         "person": ask.person,
         "csrf": ask.csrf,
@@ -214,5 +216,5 @@ def common(ask: Ask) -> dict[str, Any]:
         "may_change": ask.person.role >= Role.ADMIN,
         "lease_seconds": ask.config.lease_seconds,
         "version": __version__,
-        "outages": shown_outages(ask.store),
+        "waiting": waiting,
     }

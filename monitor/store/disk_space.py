@@ -1,21 +1,26 @@
-"""How much room is left where the state is written."""
+"""How much room is left where the state is written, and whether a monitor waits for it."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from monitor.errors import ErrorKind
-from monitor.outages import Outage
+from monitor.outages import Outage, from_note
+from monitor.store.shared_names import COORDINATOR_LEASE, OUTAGES
 
 if TYPE_CHECKING:
-    from monitor.store.store import Store
+    from monitor.store.store import Store, Transaction
 
 #: Less than this is nothing: a commit needs a page of the database and a file.
 FULL_BYTES = 64 << 10
+
+#: Such a disk does not take the renewal of a lease either: a monitor that has not given back its
+#: lease is taken for one that waits for the disk until so long after the lease ran out.
+WAITS = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +79,34 @@ def _disk_at(place: Path) -> Disk:
     )
 
 
-def with_disk_outage(noted: tuple[Outage, ...], store: Store, now: datetime) -> tuple[Outage, ...]:
-    """Outages that the monitor noted, and a disk on which it cannot: full or read-only."""
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What the monitor of a state waits for, and a disk that takes nothing while none waits."""
+
+    outages: tuple[Outage, ...] = ()
+    unwritable: str | None = None
+    """A sentence about the disk, of a state without a monitor: a copy, say."""
+
+
+def read_waiting(tx: Transaction, store: Store) -> Waiting:
+    """Outages that a running monitor has noted, and a full or read-only disk, which it cannot."""
+    lease = tx.leases.get(COORDINATOR_LEASE)
+    runs = lease is not None and lease.is_held(tx.now)
+    noted = from_note(tx.notes.get(*OUTAGES)) if runs else ()
+    sentence = _refusal(store)
+    if sentence is None or any(one.kind is ErrorKind.DISK for one in noted):
+        return Waiting(noted)
+    if lease is None or lease.is_released or tx.now - lease.expires_at >= WAITS:
+        return Waiting(noted, unwritable=sentence)
+    return Waiting((*noted, Outage(ErrorKind.DISK, sentence, tx.now)))
+
+
+def _refusal(store: Store) -> str | None:
+    """Why the disk of the state takes nothing; None if it takes what comes."""
     disk = disk_of(store)
-    if disk is None or any(one.kind is ErrorKind.DISK for one in noted):
-        return noted
+    if disk is None or not (disk.is_read_only or disk.is_full):
+        return None
     if disk.is_read_only:
-        sentence = f"{store.folder}: the disk of the state is read-only"
-    elif disk.is_full:
-        what = "inode" if disk.inodes == 0 else "space"
-        sentence = f"{store.folder}: no {what} is left on the disk of the state"
-    else:
-        return noted
-    return (*noted, Outage(ErrorKind.DISK, sentence, now))
+        return f"{store.folder}: the disk of the state is read-only"
+    what = "inode" if disk.inodes == 0 else "space"
+    return f"{store.folder}: no {what} is left on the disk of the state"

@@ -73,6 +73,7 @@ def to_dict(truth: StoreSummary) -> dict[str, Any]:
             outage.kind.value: {"since": _iso(outage.since), "sentence": outage.sentence}
             for outage in truth.outages
         },
+        "unwritable": truth.unwritable,
         "images": {
             source.name: {outcome: source.images.get(outcome, 0) for outcome in OUTCOMES}
             for source in truth.sources
@@ -162,6 +163,8 @@ def _outages(truth: StoreSummary) -> Iterator[str]:
     for outage in truth.outages:
         waited = span(age(outage.since, truth.at) or 0.0)
         yield f"Waiting for the {outage.kind} for {waited}: {outage.sentence}"
+    if truth.unwritable:
+        yield f"Nothing can be written: {truth.unwritable}"
     if truth.account.unaccounted:
         yield (
             f"{truth.account.unaccounted:,} images have neither a verdict nor a reason: run "

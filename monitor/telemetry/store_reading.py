@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from monitor.outages import Outage, from_note
 from monitor.store import Store, Transaction
 from monitor.store.counters_and_account import Account, account
-from monitor.store.disk_space import with_disk_outage
+from monitor.store.disk_space import read_waiting
 from monitor.store.errors import StoreError
 from monitor.store.pool_and_file_states import ClassOrigin, FileState, PoolState, VersionState
 from monitor.store.records import ClassRow, Count, Event, Publication, Question, Version
@@ -21,7 +20,6 @@ from monitor.store.shared_names import (
     COORDINATOR_LEASE,
     DRIFT,
     HEARTBEAT,
-    OUTAGES,
     REUSE_CHANGE,
     REUSE_CHECKS,
     REUSED,
@@ -88,6 +86,7 @@ class TruthReader:
         with self._store.reading() as tx:
             seen = _look(tx)
             sums = self._sums(tx)
+            waiting = read_waiting(tx, self._store)
             if self._pace is None:
                 notes = (tx.notes.get(METRICS_ROOM, key) for key in (HOURS, LOOKS))
                 self._pace = Pace.from_notes(*notes)
@@ -118,9 +117,8 @@ class TruthReader:
             totals={(c.name, c.label): c.value for c in seen.counters if not c.source},
             account=sums,
             quarantined=seen.quarantined,
-            outages=with_disk_outage(
-                seen.outages if seen.coordinator.running else (), self._store, seen.now
-            ),
+            outages=waiting.outages,
+            unwritable=waiting.unwritable,
         )
 
     def _sums(self, tx: Transaction) -> Account:
@@ -238,7 +236,6 @@ class _Seen:
     webhooks: Mapping[str, Any]
     sensitivity: Mapping[str, Any]
     quarantined: Mapping[str, int]
-    outages: tuple[Outage, ...]
 
 
 def _look(tx: Transaction) -> _Seen:
@@ -249,7 +246,6 @@ def _look(tx: Transaction) -> _Seen:
         now=tx.now,
         sensitivity=_mapping(tx.notes.get(*SENSITIVITY)),
         quarantined=tx.counts.quarantined(),
-        outages=from_note(tx.notes.get(*OUTAGES)),
         coordinator=coordinator,
         versions=tx.versions.all(),
         publications=tx.versions.publications(),

@@ -181,6 +181,8 @@ class StoreSummary:
     """Files, batches and images that have neither verdict nor reason and wait for a person."""
     outages: tuple[Outage, ...] = ()
     """What the running monitor waits for."""
+    unwritable: str | None = None
+    """Why the disk of a state without a monitor takes nothing, in a sentence."""
 
     def total(self, name: str, label: str = "") -> float:
         return self.totals.get((name, label), 0.0)
