@@ -1,7 +1,7 @@
 """Write a small state with another release, for the tests that upgrade it.
 
     git worktree add /tmp/old v0.2.0
-    .venv/bin/python -m tests.deploy.make_state /tmp/old tests/deploy/states/v0.2.0.tar.xz
+    .venv/bin/python -m tests.deploy.make_state /tmp/old tests/deploy/states/layout-6.tar.xz
 
 The other release runs from its own tree, in processes of their own; what it needs (the feed, a
 configuration) is written here. The state then holds a fitted detector, a class that was
@@ -80,7 +80,13 @@ def main(tree: Path, archive: Path) -> None:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(archive, "w:xz", preset=9) as tar:
             for part in ("feed", "state", "ray_config.yaml", "made.json"):
-                tar.add(folder / part, part)
+                tar.add(folder / part, part, filter=_of_nobody)
+
+
+def _of_nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
 
 
 def conclad(tree: Path, folder: Path, *arguments: str) -> None:
