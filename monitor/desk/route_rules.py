@@ -28,7 +28,7 @@ PATTERNS: Mapping[str, str] = {
     "to": r"[0-9]{1,9}",
     "digest": r"[0-9a-f]{64}",
     "image": r"[0-9a-f]{32}",
-    "name": r"[a-z]{1,20}\.[a-z]{2,4}",
+    "name": r"[a-z_]{1,32}\.[a-z]{2,4}",
     "kind": r"csv|jsonl|label-studio",
 }
 

@@ -21,6 +21,7 @@ from monitor.desk.history_sentences import SENTENCES
 from monitor.desk.novelty_activity import first_judged, novelty_over_time
 from monitor.desk.picture_cleanup import drop_old_pictures
 from monitor.desk.question_queue import read_queue
+from monitor.desk.static_files import STATIC
 from monitor.people.class_catalog import list_classes
 from monitor.people.class_corrections import retire
 from monitor.store import Store, check
@@ -268,6 +269,11 @@ def test_a_reader_is_shown_no_buttons(desk: Guard, tokens: Tokens) -> None:
     assert "your role is reader" in reader.get("/questions").text
     assert "Rename…" not in reader.get("/classes").text
     assert "Go back to it…" not in reader.get("/history").text
+
+
+@pytest.mark.parametrize("name", sorted(STATIC))
+def test_every_script_and_style_of_the_pages_is_served(client: Client, name: str) -> None:
+    assert client.get(f"/static/{name}").status == 200
 
 
 def test_novelty_over_time_is_counted_by_source(store: Store) -> None:
