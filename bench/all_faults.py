@@ -46,21 +46,25 @@ DEATHS = (*DRIVER_DEATHS, "actor-killed", "node-lost")
 CALM_SECONDS = 45.0
 
 
-def run_struck(config: Config, place: Place, seconds: float) -> None:
+def run_struck(config: Config, place: Place) -> None:
     """The monitor, with a device and a clock that can be struck; in a process of its own."""
     from actors.run_monitor import run
 
     run(
         config,
         once=True,
-        open_engine=partial(faulty_engine, place, seconds),
+        open_engine=partial(faulty_engine, place, None),
         clock=partial(shifted_clock, place),
         listener=lambda message: print(f"      {message.kind}: {message.text[:120]}", flush=True),
     )
 
 
 class AllFaults:
-    """Strikes at random until the monitor has come to its end."""
+    """Strikes at random until the monitor has come to its end.
+
+    The feed is paced by what is left of it and of the time, since faults take most of the time: a
+    pace that is set once would make an hour four.
+    """
 
     def __init__(
         self,
@@ -71,9 +75,14 @@ class AllFaults:
         disk: bool,
         pause: tuple[float, float],
         seed: int,
+        images: int,
+        seconds: float,
+        rows_at_once: int,
     ) -> None:
         self._config, self._place, self._cluster = config, place, cluster
         self._pause, self._lot = pause, random.Random(seed)
+        self._images, self._seconds, self._rows_at_once = images, seconds, rows_at_once
+        self._began = time.monotonic()
         self.toll: Counter[str] = Counter()
         self._busy_until: dict[int, float] = {}
         self._seen = 0
@@ -87,17 +96,25 @@ class AllFaults:
             *([DISK_STRIKES] if disk else []),
         ]
 
-    def run(self, engine_seconds: float, say: Callable[[str], None]) -> None:
-        """Run the monitor, again after each of its deaths, until it has done everything."""
+    def run(self, say: Callable[[str], None]) -> float:
+        """Run the monitor, again after each of its deaths; the seconds until all was done."""
+        self._began = time.monotonic()
         while True:
-            with in_a_process(run_struck, self._config, self._place, engine_seconds) as process:
+            self._set_pace(self.images())
+            with in_a_process(run_struck, self._config, self._place) as process:
                 ended_by_us = self._disturb(process)
                 process.join()
             say(f"{self.images()} images; {sum(self.toll.values())} faults so far")
             if ended_by_us:
                 continue
             assert process.exitcode == 0, f"the monitor ended with {process.exitcode}"
-            return
+            return time.monotonic() - self._began
+
+    def _set_pace(self, done: int) -> None:
+        """How long a batch takes, so that what is left lasts for the rest of the time."""
+        left = max(0.0, self._seconds - (time.monotonic() - self._began))
+        turns = max(1.0, (self._images - done) / self._rows_at_once)
+        self._place.pace.write_text(str(left / turns))
 
     def _disturb(self, process: BaseProcess) -> bool:
         """Until the monitor ends: by us (True), or because it has done everything."""
@@ -105,6 +122,7 @@ class AllFaults:
         while process.is_alive():
             process.join(self._lot.uniform(*self._pause))
             now = self.images()
+            self._set_pace(now)
             if now != seen:
                 seen, moved_at = now, time.monotonic()
             if time.monotonic() - moved_at > CALM_SECONDS or not process.is_alive():

@@ -11,8 +11,8 @@ or empty, its files are touched; the database is frozen, lags, drops its session
 locked (``--store sqlite``); the disk of the state is full, or has no inode left (as root, who may
 mount a small one); the device has no memory, or is broken until its worker is replaced; the clock
 jumps a day ahead or back. They come in storms of up to four, with a ``--pause`` between, and the
-feed is paced to last ``--minutes`` at least. With ``--address none`` it is one process, and what is
-killed is that.
+feed is paced to last about ``--minutes``, the faults included. With ``--address none`` it is one
+process, and what is killed is that.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--all", action="store_true", help="faults of every kind")
-    parser.add_argument("--minutes", type=float, default=60.0, help="with --all: at least")
+    parser.add_argument("--minutes", type=float, default=60.0, help="with --all: about")
     parser.add_argument("--address", choices=("cluster", "none"), default="cluster")
     parser.add_argument("--store", choices=("postgresql", "sqlite"), default="postgresql")
     given = parser.parse_args()
@@ -90,11 +90,16 @@ def main() -> None:
                 disk=has_disk,
                 pause=(shortest, longest),
                 seed=given.seed,
+                images=images,
+                seconds=given.minutes * 60,
+                rows_at_once=ROWS * (AT_ONCE if cluster else 1),
             )
-            pace = given.minutes * 60 * (AT_ONCE if cluster else 1) * ROWS / images
-            faults.run(pace, say=lambda text: print(text, flush=True))
+            took = faults.run(say=lambda text: print(text, flush=True))
             toll = ", ".join(f"{n} {kind}" for kind, n in sorted(faults.toll.items()))
-            print(f"{sum(faults.toll.values())} faults: {toll}", flush=True)
+            print(
+                f"{sum(faults.toll.values())} faults in {took / 60:.0f} minutes: {toll}",
+                flush=True,
+            )
         else:
             assert cluster is not None, "without --all only what is on a cluster is killed"
             killed = rage(

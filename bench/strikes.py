@@ -69,6 +69,11 @@ class Place:
     def clock(self) -> Path:
         return self.folder / "clock"
 
+    @property
+    def pace(self) -> Path:
+        """How many seconds a batch takes."""
+        return self.folder / "pace"
+
 
 Strike = Callable[[Place, float], None]
 
@@ -87,12 +92,15 @@ def small_disk(place: Place) -> Iterator[bool]:
             subprocess.run(["umount", "-l", str(place.disk)], check=False)
 
 
-def faulty_engine(place: Place, seconds: float, config: Config) -> Engine:
-    """An engine on a device that can be struck, and that takes so long for each batch."""
+def faulty_engine(place: Place, seconds: float | None, config: Config) -> Engine:
+    """An engine on a device that can be struck, and that takes so long for each batch.
+
+    None: as long as the place says at that moment.
+    """
     broken: list[Exception] = []
 
     def before(_: Images) -> None:
-        time.sleep(seconds)
+        time.sleep(_pace(place) if seconds is None else seconds)
         said = place.device.read_text() if place.device.exists() else ""
         if said and not said.endswith("memory") and not broken:
             broken.append(DEVICE_ERRORS[said]())  # sticky: until the worker is replaced
@@ -102,6 +110,13 @@ def faulty_engine(place: Place, seconds: float, config: Config) -> Engine:
             raise DEVICE_ERRORS[said]()
 
     return Around(open_engine_of(config), before)
+
+
+def _pace(place: Place) -> float:
+    try:
+        return float(place.pace.read_text() or 0)
+    except FileNotFoundError:
+        return 0.0
 
 
 def shifted_clock(place: Place) -> datetime:
