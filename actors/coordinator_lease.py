@@ -22,8 +22,8 @@ from typing import Any
 from monitor.errors import ConcladError, is_outage
 from monitor.store import Store
 from monitor.store.errors import LeaseHeld, LeaseLost
+from monitor.store.note_and_counter_names import COORDINATOR_LEASE
 from monitor.store.records import Lease
-from monitor.store.shared_names import COORDINATOR_LEASE
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from monitor.pipeline.pool_steps import WEEK
 from monitor.store import ScoredBatch, Store, compact, drop_spools
 from monitor.store.errors import LeaseHeld, LeaseLost, StoreBusy
 from monitor.store.growth_limits import forget_old
+from monitor.store.note_and_counter_names import HEARTBEAT, OUTAGES, SOURCES
 from monitor.store.records import Count, Lease
-from monitor.store.shared_names import HEARTBEAT, OUTAGES, SOURCES
 
 #: How often the heartbeat and the readings by source are written.
 NOTES_SECONDS = 5.0

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from actors.coordinator import Coordinator
 from actors.coordinator_lease import acquire_lease, begin_run, end_run, renew_lease
-from actors.desk_keeper import DeskKeeper
+from actors.desk_beside_monitor import DeskKeeper
 from actors.event_sentences import Listener, MonitorMessage
 from actors.periodic_tasks import Observer, PeriodicTasks
 from actors.worker_pool import EngineFactory, InlineWorkerPool, WorkerPool
@@ -35,10 +35,10 @@ from monitor.jobs.from_config import (
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
 from monitor.store import Store, recover
-from monitor.store.counters_and_account import account
+from monitor.store.counters_and_image_account import account
 from monitor.store.database import Database
 from monitor.store.errors import LeaseLost, StoreUnreachable
-from monitor.store.pool_and_file_states import ClassOrigin
+from monitor.store.record_states import ClassOrigin
 from monitor.store.records import Lease
 from monitor.store.store import Clock
 

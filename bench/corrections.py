@@ -19,8 +19,8 @@ from bench.year import Feed
 from monitor.config import Config
 from monitor.people.resettle_corrections import resettle_corrections
 from monitor.store import Store
-from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.read_verdicts import read_verdicts
+from monitor.store.record_states import ClassOrigin
 
 # Reading takes a fraction of a second: the least of several times is the one without a disturbance.
 TIMES = 5

@@ -18,7 +18,7 @@ from monitor.config import Config
 from monitor.jobs.fit_detector import fit
 from monitor.jobs.from_config import open_engine_of, open_existing_store
 from monitor.store import Transaction
-from monitor.store.counters_and_account import account
+from monitor.store.counters_and_image_account import account
 from tests.actors.driving import driver
 from tests.actors.nodes import Nodes
 from tests.actors.story import rows, with_oracle

@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from monitor.desk.roles_and_tokens import Role, add_token
 from monitor.desk.server import start
-from monitor.desk.tokens import Role, add_token
 from monitor.store import Store
 from tests.desk.browser import config_of
 from tests.desk.storm import storm

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from monitor.config import Config
 from monitor.jobs.fit_detector import fit
 from monitor.store import Store, check
-from monitor.store.output_columns import current, read_table
+from monitor.store.verdict_columns import current, read_table
 from tests.deploy.nodes import BIN, PORT, Network, Node, wait_for
 from tests.jobs.feeds import config_for, picture, write_feed
 

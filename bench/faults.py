@@ -52,7 +52,7 @@ from monitor.backbones.engine import Engine, Images
 from monitor.config import Config
 from monitor.jobs.from_config import open_existing_store
 from monitor.store import check
-from monitor.store.counters_and_account import account
+from monitor.store.counters_and_image_account import account
 from tests.actors.driving import PATIENCE, driver, has_committed, until
 from tests.actors.engines import Around, slow
 from tests.actors.nodes import nodes

@@ -20,8 +20,8 @@ import numpy as np
 
 from monitor.config.telemetry_section import MetricsSection
 from monitor.store import ScoredBatch, Store, commit_batches
-from monitor.store.output_columns import REJECTED, VERDICTS, table
 from monitor.store.records import Batch, Count, FileStat
+from monitor.store.verdict_columns import REJECTED, VERDICTS, table
 from monitor.telemetry import exporter as exporter_module
 from monitor.telemetry.exporter import Exporter
 from monitor.telemetry.metric_catalog import BORDERS

@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 from monitor.evaluation.labelled_features import load_features
 from monitor.novelty.detector import Detector
 from monitor.novelty.robust.robust_settings import RobustSettings
-from monitor.novelty.trigger.pool_novelty import EVERYWHERE, measure_novelty
+from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE, measure_novelty
 from monitor.novelty.trigger.trigger_decision import threshold
 
 PARTS: Mapping[str, dict[str, Any]] = {

@@ -23,7 +23,7 @@ from monitor.evaluation.labelled_features import load_features
 from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import drive, inner_loop
-from monitor.pipeline.pool_settlement import SettlementInput, settle
+from monitor.pipeline.finish_pool import SettlementInput, settle
 
 KNOWN = 4
 FITTED, EACH, HIDDEN, TESTED = 80, 60, 50, 60

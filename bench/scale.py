@@ -58,7 +58,7 @@ from monitor.pipeline.worker_tasks import (
     UpdaterTools,
 )
 from monitor.store import NewClass, Store, VersionUpdate, commit_version, compact, recover
-from monitor.store.pool_and_file_states import ClassOrigin
+from monitor.store.record_states import ClassOrigin
 from monitor.store.records import Count
 from monitor.store.scored_batches import LABELS
 

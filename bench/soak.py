@@ -42,7 +42,7 @@ from monitor.novelty.detector import Detector
 from monitor.outages import Outages
 from monitor.store import Store
 from monitor.store.database import DATABASE_FILE
-from monitor.store.shared_names import COORDINATOR_LEASE
+from monitor.store.note_and_counter_names import COORDINATOR_LEASE
 
 ROWS_PER_FILE = 5000
 #: New classes come after these shares of the feed.

@@ -30,7 +30,7 @@ from monitor.config import Config, load
 from monitor.images.decode import Decoding
 from monitor.novelty.detector import Detector
 from monitor.store import NewClass, Store, VersionUpdate, commit_version
-from monitor.store.pool_and_file_states import ClassOrigin
+from monitor.store.record_states import ClassOrigin
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 #: The tiny backbone takes images of this size as they are.

@@ -25,10 +25,10 @@ import pyarrow as pa
 from sqlalchemy import insert
 
 from monitor.store import ScoredBatch, Store, commit_batches
-from monitor.store.output_columns import REJECTED, VERDICTS, features_schema, table
-from monitor.store.pool_and_file_states import BatchState, FileState
+from monitor.store.record_states import BatchState, FileState
 from monitor.store.records import Batch, Count, FileStat
 from monitor.store.tables import batches, files, seen
+from monitor.store.verdict_columns import REJECTED, VERDICTS, features_schema, table
 
 DIMENSION, GROUP = 1280, 16
 NOW = datetime(2024, 5, 17, tzinfo=UTC)

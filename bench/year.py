@@ -23,9 +23,9 @@ from sqlalchemy import text
 from monitor.config import Config
 from monitor.store import ScoredBatch, Store, commit_batches, compact, drop_spools
 from monitor.store.growth_limits import SLICES, forget_old
-from monitor.store.output_columns import REJECTED, SETTLED, VERDICTS, features_schema, table
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
 from monitor.store.records import FileStat, Occurrence
+from monitor.store.verdict_columns import REJECTED, SETTLED, VERDICTS, features_schema, table
 from monitor.store.version_and_settled_commit import commit_settled
 
 ROWS = 256

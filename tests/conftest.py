@@ -27,8 +27,8 @@ EARLY = ("tests/actors/test_crashes.py", "tests/demo/test_play.py", "tests/desk/
 
 def file_of(nodeid: str) -> str:
     """
-    >>> file_of("tests/store/test_output_columns.py::test_a_file[sqlite]")
-    'tests/store/test_output_columns.py'
+    >>> file_of("tests/store/test_verdict_columns.py::test_a_file[sqlite]")
+    'tests/store/test_verdict_columns.py'
     """
     return nodeid.partition("::")[0]
 

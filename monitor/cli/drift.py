@@ -12,7 +12,7 @@ from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output
 from monitor.config.load import Loaded
 from monitor.jobs.from_config import open_existing_store
-from monitor.store.shared_names import DRIFT
+from monitor.store.note_and_counter_names import DRIFT
 
 # Where the monitor keeps what it knows of each source.
 

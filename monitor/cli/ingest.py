@@ -20,7 +20,7 @@ from monitor.ingest.batches import Limits
 from monitor.ingest.errors import OptionRefused
 from monitor.ingest.ingest_options import Options, SceneOptions, VideoOptions
 from monitor.ingest.ingest_tally import Tally
-from monitor.ingest.pattern import PathPattern
+from monitor.ingest.path_pattern import PathPattern
 from monitor.ingest.wait_for_space import size
 
 # More rows than this are for a program: --json has them all.

@@ -27,7 +27,7 @@ from monitor.jobs.from_config import (
 )
 from monitor.plain_text import MESSAGE_LONGEST, span, visible
 from monitor.store import Store
-from monitor.store.output_columns import KNOWN, NOVEL
+from monitor.store.verdict_columns import KNOWN, NOVEL
 
 #: Sources on the line, those with the largest share of novel images; 'conclad status' has all.
 SOURCES_SHOWN = 3

@@ -14,7 +14,7 @@ from monitor.jobs.from_config import check_folder_is_writable, open_existing_sto
 from monitor.store import integrity_check as checking
 from monitor.store.backup import Backup, back_up
 from monitor.store.backup import restore as restore_backup
-from monitor.store.counters_and_account import PLACES, Account, account, by_source
+from monitor.store.counters_and_image_account import PLACES, Account, account, by_source
 
 # Nothing to correct by hand in the command itself, so not 2; scripts can tell it from a crash (1).
 NOT_WHOLE = 3

@@ -8,7 +8,7 @@ from monitor.cli.options import with_config, with_output
 from monitor.cli.output import Output, table
 from monitor.cli.people import me
 from monitor.config.load import Loaded
-from monitor.desk.tokens import Role, add_token, holders, remove_token
+from monitor.desk.roles_and_tokens import Role, add_token, holders, remove_token
 from monitor.jobs.from_config import open_store
 
 ROLES = ("reader", "annotator", "admin")

@@ -11,13 +11,13 @@ from monitor.cli.export_formats import check_export, export, with_export
 from monitor.cli.options import with_config
 from monitor.config.load import Loaded
 from monitor.jobs.from_config import open_existing_store
-from monitor.store.output_columns import DISCOVERIES
 from monitor.store.read_verdicts import (
     STANDING,
     VERDICT_WORDS,
     read_discoveries,
     read_verdicts,
 )
+from monitor.store.verdict_columns import DISCOVERIES
 
 
 @click.command()

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from monitor.demo.story import Story
 from monitor.demo.story_files import Written
 from monitor.store import Store
-from monitor.store.output_columns import NEW, NOVEL, UNDECIDED
-from monitor.store.pool_and_file_states import PoolState
+from monitor.store.pool_transitions import PoolState
 from monitor.store.read_verdicts import read_verdicts
+from monitor.store.verdict_columns import NEW, NOVEL, UNDECIDED
 
 
 @dataclass(frozen=True, slots=True)

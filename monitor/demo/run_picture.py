@@ -23,7 +23,7 @@ from PIL import Image
 from monitor.demo.image_source import Pictures
 from monitor.demo.measure import ClassOutcome, DemoOutcome, Judgement
 from monitor.demo.story import QUIET, SOURCES, START, Story
-from monitor.store.output_columns import NEW
+from monitor.store.verdict_columns import NEW
 
 # Okabe and Ito's colours, distinct to every common kind of colour vision.
 _COLOURS = dict(zip(SOURCES, ("#0072B2", "#D55E00", "#009E73"), strict=True))

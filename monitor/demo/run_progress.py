@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitor.store import Store
-from monitor.store.pool_and_file_states import FileState, PoolState
+from monitor.store.pool_transitions import PoolState
+from monitor.store.record_states import FileState
 from monitor.store.records import Event
 
 #: Pools of which nothing more will come without people or further images.

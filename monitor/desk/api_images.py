@@ -17,7 +17,7 @@ from monitor.desk.novel_images import (
 )
 from monitor.desk.pool_map import Laid, neighbours, read_points
 from monitor.desk.question_reasons import score_words
-from monitor.desk.tokens import Role
+from monitor.desk.roles_and_tokens import Role
 from monitor.people.teach_images import Taught, call_no_image, teach, unteach
 from monitor.store.errors import NotFound
 from monitor.store.exemplars import exemplars_of

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from monitor.desk import wire_models as models
 from monitor.desk.checked_request import Ask
 from monitor.desk.question_queue import lease, stamp
-from monitor.desk.tokens import Role
+from monitor.desk.roles_and_tokens import Role
 from monitor.people.answer_questions import Said, Word, give, take_back, take_back_last
 from monitor.people.exchange.csv_jsonl import to_csv, to_jsonl
 from monitor.people.exchange.label_studio import to_tasks

@@ -5,9 +5,9 @@ from __future__ import annotations
 from monitor.config import Config
 from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.errors import CannotStart
-from monitor.desk.guard import LOOPBACK, Guard
+from monitor.desk.request_guard import LOOPBACK, Guard
+from monitor.desk.roles_and_tokens import VARIABLE, holders
 from monitor.desk.route_table import RULES
-from monitor.desk.tokens import VARIABLE, holders
 from monitor.store.store import Store
 
 

@@ -12,7 +12,7 @@ from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.feed_pictures import FeedPictures
 from monitor.desk.openid import OpenIdClient
 from monitor.desk.pool_map import PoolMaps
-from monitor.desk.tokens import Role
+from monitor.desk.roles_and_tokens import Role
 from monitor.store.store import Store
 
 

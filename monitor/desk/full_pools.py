@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from monitor.desk.outcomes import is_alive
-from monitor.store.pool_and_file_states import PoolState
-from monitor.store.shared_names import HEARTBEAT
+from monitor.store.note_and_counter_names import HEARTBEAT
+from monitor.store.pool_transitions import PoolState
 from monitor.store.store import Transaction
 
 

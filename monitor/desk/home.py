@@ -10,7 +10,7 @@ from monitor.desk.full_pools import why_full_pools_wait
 from monitor.desk.novelty_activity import Series, novelty_over_time
 from monitor.desk.outcomes import RoundOutcome, in_progress, is_alive, latest_outcomes, monitor_seen
 from monitor.people.version_manifest import knowledge_of
-from monitor.store.pool_and_file_states import PoolState
+from monitor.store.pool_transitions import PoolState
 from monitor.store.records import Pool
 from monitor.store.store import Store, Transaction
 

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from monitor.images.image_identity import image_key as digest_of
 from monitor.people.teach_images import called_no_image
 from monitor.store.atomic_files import Folder
-from monitor.store.output_columns import NOVEL, read_table
-from monitor.store.pool_and_file_states import VersionState
+from monitor.store.record_states import VersionState
 from monitor.store.records import ClassRow
 from monitor.store.store import Store
+from monitor.store.verdict_columns import NOVEL, read_table
 
 LATEST = 20_000
 """Images in the gallery, the latest ones: weeks of most feeds, and some megabytes of memory."""
@@ -308,7 +308,7 @@ def _with_ids(table: pa.Table) -> pa.Table:
 
 
 def _nothing() -> pa.Table:
-    from monitor.store.output_columns import VERDICTS
+    from monitor.store.verdict_columns import VERDICTS
 
     schema = pa.schema([VERDICTS.field(name) for name in _COLUMNS])
     return _with_ids(schema.empty_table())

@@ -10,8 +10,8 @@ from functools import lru_cache
 import pyarrow.compute as pc
 
 from monitor.store.atomic_files import Folder
-from monitor.store.output_columns import NOVEL, read_table
 from monitor.store.store import Store
+from monitor.store.verdict_columns import NOVEL, read_table
 
 FILES = 400
 """Latest files of verdicts that one look takes in; compaction makes them cover weeks."""

@@ -15,8 +15,8 @@ from monitor.desk import wire_models as models
 from monitor.desk.checked_request import Ask
 from monitor.desk.http_replies import page
 from monitor.desk.pages import common
+from monitor.desk.roles_and_tokens import Role
 from monitor.desk.route_rules import PATTERNS, Rule
-from monitor.desk.tokens import Role
 
 _REFERENCES = "#/components/schemas/{model}"
 

@@ -13,7 +13,7 @@ from typing import Any
 from monitor.config.desk_section import OpenIdSection
 from monitor.desk.errors import CannotStart, Forbidden, SignInNeeded
 from monitor.desk.proxy_sign_in import role_of
-from monitor.desk.tokens import Role
+from monitor.desk.roles_and_tokens import Role
 from monitor.people.class_names import clean_name
 
 COOKIE = "conclad_oidc"

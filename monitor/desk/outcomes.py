@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select
 
 from monitor.store.exemplars import exemplars_of
-from monitor.store.pool_and_file_states import PoolState
+from monitor.store.pool_transitions import PoolState
 from monitor.store.records import Pool
 from monitor.store.store import Transaction
 from monitor.store.tables import pools

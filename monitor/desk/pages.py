@@ -20,8 +20,8 @@ from monitor.desk.http_replies import page
 from monitor.desk.novelty_activity import first_judged, novelty_over_time
 from monitor.desk.novelty_plot import Mark, draw_all
 from monitor.desk.question_queue import read_queue
+from monitor.desk.roles_and_tokens import Role, holder_of, holders
 from monitor.desk.static_files import STATIC
-from monitor.desk.tokens import Role, holder_of, holders
 from monitor.people.class_catalog import Standing, list_classes
 from monitor.people.version_history import VersionView, list_versions
 from monitor.people.version_manifest import current_knowledge

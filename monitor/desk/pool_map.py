@@ -18,7 +18,7 @@ from monitor.desk.novel_images import image_key
 from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.pipeline.pool_samples import PoolSamples, read_samples
-from monitor.store.pool_and_file_states import QuestionState
+from monitor.store.record_states import QuestionState
 from monitor.store.records import Pool
 from monitor.store.snapshots import load_snapshot
 from monitor.store.store import Store

@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_network
 from starlette.requests import Request
 
 from monitor.config.desk_section import DeskSection, ProxySection, RoleWord
-from monitor.desk.tokens import Holder, Role
+from monitor.desk.roles_and_tokens import Holder, Role
 from monitor.people.class_names import clean_name
 from monitor.people.errors import BadName
 

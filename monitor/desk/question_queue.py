@@ -14,9 +14,10 @@ from sqlalchemy import func, select
 from monitor.desk.outcomes import RoundOutcome, in_progress, latest_outcomes
 from monitor.desk.question_reasons import score_words, why_asked
 from monitor.people.class_catalog import ClassView, Standing, list_classes
-from monitor.store.pool_and_file_states import PoolState, QuestionState
+from monitor.store.note_and_counter_names import HEARTBEAT
+from monitor.store.pool_transitions import PoolState
+from monitor.store.record_states import QuestionState
 from monitor.store.records import ClassRow, Question
-from monitor.store.shared_names import HEARTBEAT
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import answers, classes, pools, publications, questions
 

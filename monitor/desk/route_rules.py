@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from monitor.desk.tokens import Role
+from monitor.desk.roles_and_tokens import Role
 
 SMALL_BODY = 256 * 1024
 """Five hundred answers with long names fit twice."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from monitor.desk import api_classes, api_images, openapi, pages, wire_images
 from monitor.desk import api_questions as api
 from monitor.desk import wire_models as models
+from monitor.desk.roles_and_tokens import Role
 from monitor.desk.route_rules import Rule
-from monitor.desk.tokens import Role
 
 PUBLIC, READER, ANNOTATOR, ADMIN = Role.PUBLIC, Role.READER, Role.ANNOTATOR, Role.ADMIN
 

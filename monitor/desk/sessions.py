@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from monitor.desk.tokens import Holder, Role
-from monitor.store.shared_names import DESK_KEY
+from monitor.desk.roles_and_tokens import Holder, Role
+from monitor.store.note_and_counter_names import DESK_KEY
 from monitor.store.store import Store, Transaction
 
 COOKIE = "conclad_desk"

@@ -34,7 +34,7 @@ from monitor.store.atomic_files import Folder
 from monitor.store.database import DATABASE_FILE, Database, database_url
 from monitor.store.file_modes import close_paths, wide_paths
 from monitor.store.migrations import MIGRATIONS
-from monitor.store.shared_names import COORDINATOR_LEASE
+from monitor.store.note_and_counter_names import COORDINATOR_LEASE
 from monitor.store.tables import SCHEMA_VERSION, events, schema_version
 
 #: SQLite's locks are not kept by these, and two writers would destroy the file.

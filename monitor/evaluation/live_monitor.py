@@ -18,7 +18,7 @@ from monitor.novelty.class_growth import grow_classes
 from monitor.novelty.detector import Detector, Scores
 from monitor.novelty.drift.source_drift import DriftSettings, DriftVerdict, Sketch
 from monitor.novelty.inner_loop import Update, drive, inner_loop
-from monitor.novelty.settle_pool import SettledVerdicts, settle_pool
+from monitor.novelty.settled_verdicts import SettledVerdicts, settle_pool
 from monitor.novelty.trigger.trigger_decision import Evidence, TriggerState
 from monitor.novelty.trigger.trigger_settings import TriggerSettings
 

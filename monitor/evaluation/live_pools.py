@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from monitor.evaluation.every_label import LinearDiscriminant
 from monitor.evaluation.live_feed import Floats, LivePool
 from monitor.evaluation.live_monitor import Taken
-from monitor.novelty.settle_pool import NEW
+from monitor.novelty.settled_verdicts import NEW
 
 # Pools that are compared: later ones change little, and a discriminant costs a second each time.
 _MOST = 5

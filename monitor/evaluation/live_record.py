@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from monitor.evaluation.every_label import judged_by_the_rest, recall_at
 from monitor.evaluation.labelled_features import LabelledFeatures
+from monitor.evaluation.live_baselines import live_alarms
 from monitor.evaluation.live_feed import Floats, LiveFeed, LivePool
 from monitor.evaluation.live_monitor import LiveMonitor, Steps, Taken
-from monitor.evaluation.live_naive import live_alarms
 from monitor.evaluation.live_plan import LivePlan
 from monitor.evaluation.live_pools import PoolByPool
 from monitor.novelty.class_separation import auroc
 from monitor.novelty.detector import Detector
-from monitor.novelty.settle_pool import NEW
-from monitor.novelty.trigger.pool_novelty import measure_novelty
+from monitor.novelty.settled_verdicts import NEW
+from monitor.novelty.trigger.measure_pool_novelty import measure_novelty
 from monitor.novelty.trigger.trigger_decision import MONTH
 from monitor.novelty.trigger.trigger_settings import TriggerSettings
 

@@ -14,7 +14,7 @@ matplotlib.use("Agg")
 import numpy as np
 from matplotlib.figure import Figure
 
-from monitor.evaluation.live_naive import NAIVE
+from monitor.evaluation.live_baselines import NAIVE
 from monitor.evaluation.live_record import Record
 from monitor.evaluation.report_figures import ReportFigure
 from monitor.evaluation.report_tables import Table

@@ -42,11 +42,11 @@ _CODE = (
     "monitor.pipeline.pool_steps",
     "monitor.evaluation.plan_cell",
     "monitor.evaluation.every_label",
-    "monitor.evaluation.shift_naive",
+    "monitor.evaluation.shift_baselines",
     "monitor.evaluation.live_record",
     "monitor.evaluation.live_feed",
     "monitor.evaluation.live_monitor",
-    "monitor.evaluation.live_naive",
+    "monitor.evaluation.live_baselines",
     "monitor.evaluation.live_plan",
     "monitor.evaluation.live_pools",
 )

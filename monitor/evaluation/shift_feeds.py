@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import betabinom
 
+from monitor.evaluation.shift_baselines import naive_alarms
 from monitor.evaluation.shift_data import ShiftedFeatures
-from monitor.evaluation.shift_naive import naive_alarms
 from monitor.novelty.drift.pool_drift import PoolDrift, SourceSplit, observe_pool
 from monitor.novelty.drift.source_drift import DriftSettings
 from monitor.novelty.inner_loop import drive, inner_loop
-from monitor.novelty.trigger.pool_novelty import measure_novelty
+from monitor.novelty.trigger.measure_pool_novelty import measure_novelty
 from monitor.novelty.trigger.trigger_decision import Evidence, TriggerState
 from monitor.novelty.trigger.trigger_settings import TriggerSettings
 

@@ -66,7 +66,7 @@ def ingest(
         found = recognise(sources, feed, reading, stop, note)
         recover(feed, work, journal)
         if metrics is not None:
-            from monitor.ingest.metrics import serve
+            from monitor.ingest.ingest_metrics import serve
 
             serve(metrics, tally, [one.state for one in found if isinstance(one, LiveSource)])
         run = _Run(feed, work, journal, options, tally, note, stop, step)

@@ -7,7 +7,7 @@ from datetime import UTC, tzinfo
 
 from monitor.ingest.batches import Limits
 from monitor.ingest.errors import OptionRefused
-from monitor.ingest.pattern import PathPattern
+from monitor.ingest.path_pattern import PathPattern
 
 
 @dataclass(frozen=True, slots=True)

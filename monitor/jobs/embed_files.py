@@ -22,7 +22,7 @@ from monitor.jobs.job_folder import JobFolder
 from monitor.jobs.job_plan import FileProblem, planned_pieces
 from monitor.jobs.progress import JobProgress, Report, silent
 from monitor.jobs.score_batch import rejected_table
-from monitor.store.output_columns import table
+from monitor.store.verdict_columns import table
 
 
 def features_table_schema(dimension: int) -> pa.Schema:

@@ -32,9 +32,9 @@ from monitor.novelty.errors import MissingLabels
 from monitor.novelty.trigger.noticeable_share import Sensitivity, sensitivity
 from monitor.store import Store, Transaction
 from monitor.store.exemplars import Exemplar, keep_exemplars, put_thumbnail
-from monitor.store.pool_and_file_states import ClassOrigin
+from monitor.store.note_and_counter_names import SENSITIVITY
+from monitor.store.record_states import ClassOrigin
 from monitor.store.records import Version
-from monitor.store.shared_names import SENSITIVITY
 from monitor.store.snapshots import content_hash
 from monitor.store.version_and_settled_commit import NewClass, VersionUpdate, commit_version
 

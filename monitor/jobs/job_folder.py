@@ -22,7 +22,7 @@ from monitor.feed.feed_storage import FeedFile
 from monitor.jobs.errors import OutputTaken
 from monitor.jobs.feature_stream import Part
 from monitor.store.atomic_files import Folder, is_temporary
-from monitor.store.output_columns import REJECTED, read_table, write_table
+from monitor.store.verdict_columns import REJECTED, read_table, write_table
 
 MANIFEST = "manifest.json"
 SCHEMA = 1

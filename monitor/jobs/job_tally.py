@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from monitor.store.output_columns import DUPLICATE, NOVEL
+from monitor.store.verdict_columns import DUPLICATE, NOVEL
 
 
 class VerdictTally:

@@ -20,14 +20,14 @@ from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.shift_correction import ShiftCorrection, score_corrected
 from monitor.store import ScoredBatch, Transaction
-from monitor.store.output_columns import KNOWN, NOVEL, REJECTED, VERDICTS, features_schema, table
-from monitor.store.records import Count
-from monitor.store.shared_names import (
+from monitor.store.note_and_counter_names import (
     REUSE_CHANGE,
     REUSE_CHECKS,
     SHIFT_REVISION,
     SHIFTS,
 )
+from monitor.store.records import Count
+from monitor.store.verdict_columns import KNOWN, NOVEL, REJECTED, VERDICTS, features_schema, table
 
 
 @dataclass(frozen=True, slots=True, eq=False)

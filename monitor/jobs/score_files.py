@@ -41,7 +41,7 @@ from monitor.jobs.score_batch import (
 )
 from monitor.jobs.taken_images import TakenImages
 from monitor.novelty.detector import Detector
-from monitor.store.output_columns import KNOWN, NOVEL, VERDICTS
+from monitor.store.verdict_columns import KNOWN, NOVEL, VERDICTS
 
 # The engine gives a few dozen images at a time; scored so many together, each costs a fifth.
 _SCORED_AT_ONCE = 256

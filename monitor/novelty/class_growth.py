@@ -17,7 +17,7 @@ from monitor.novelty.array_types import Bools, Floats, Ints
 from monitor.novelty.common_settings import MethodSettings
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.robust.robust_settings import RobustSettings
-from monitor.novelty.settle_pool import SettledVerdicts
+from monitor.novelty.settled_verdicts import SettledVerdicts
 
 
 @dataclass(frozen=True, slots=True)

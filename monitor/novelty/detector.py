@@ -20,7 +20,7 @@ from monitor.novelty.errors import (
 )
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.novelty.robust.robust_settings import RobustSettings
-from monitor.novelty.robust.verdict_score import ModeMeans, Opinions
+from monitor.novelty.robust.single_image_score import ModeMeans, Opinions
 from monitor.novelty.subspace import (
     BankScreen,
     JudgedReferences,
@@ -172,7 +172,7 @@ class Scores:
     """One batch, scored: the score, the score over T_inner, the verdict, the nearest class.
 
     The nearest class is the one that a sample resembles most, which is not always the one whose
-    FRE is least: see :mod:`monitor.novelty.robust.verdict_score`. ``p_known`` is the share of
+    FRE is least: see :mod:`monitor.novelty.robust.single_image_score`. ``p_known`` is the share of
     known samples of that class that look at least as unusual.
     """
 

@@ -1,8 +1,9 @@
 """The inner loop: asks, receives answers, and returns what was discovered.
 
 The frame is that of CONCLAD (Rios, Ndiour, Datta, Tickoo and Ahuja, 2024, section 2.2.2): ask, fit,
-score, pseudo-label, again. What happens in a step is :mod:`monitor.novelty.paper.linear_labeller`
-or :mod:`monitor.novelty.robust.graph_labeller`, by the detector's preset.
+score, pseudo-label, again. What happens in a step is
+:mod:`monitor.novelty.paper.linear_pseudo_labeller` or
+:mod:`monitor.novelty.robust.graph_pseudo_labeller`, by the detector's preset.
 
 It is a generator that knows nothing of the outside. It yields :class:`QuestionsToAsk`, is sent one
 answer per sample, and goes on until the budget or the novelty is used up. Whoever drives it may
@@ -22,8 +23,8 @@ import numpy as np
 from monitor.novelty.array_types import Floats, Ints
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.errors import InvalidBudget
-from monitor.novelty.labeller import Labeller, PoolAnswers, PoolScore, PseudoLabel
 from monitor.novelty.paper.paper_settings import PaperSettings
+from monitor.novelty.pseudo_labeller import PoolAnswers, PoolScore, PseudoLabel, PseudoLabeller
 from monitor.novelty.robust.robust_settings import RobustSettings
 
 Outcome = Literal["quiet", "nothing new", "discovered"]
@@ -203,19 +204,19 @@ def drive(loop: Loop, answer: Callable[[int], str | None]) -> Update:
         return update
 
 
-def _labeller(detector: Detector, pool: Floats, seed: int) -> Labeller:
+def _labeller(detector: Detector, pool: Floats, seed: int) -> PseudoLabeller:
     rng = np.random.default_rng(seed)
     if isinstance(detector.settings, PaperSettings):
-        from monitor.novelty.paper.linear_labeller import LinearLabeller
+        from monitor.novelty.paper.linear_pseudo_labeller import LinearPseudoLabeller
 
-        return LinearLabeller(detector, pool, detector.settings, rng)
-    from monitor.novelty.robust.graph_labeller import GraphLabeller
+        return LinearPseudoLabeller(detector, pool, detector.settings, rng)
+    from monitor.novelty.robust.graph_pseudo_labeller import GraphPseudoLabeller
 
     assert isinstance(detector.settings, RobustSettings)
-    return GraphLabeller.of(detector, pool, detector.settings, rng)
+    return GraphPseudoLabeller.of(detector, pool, detector.settings, rng)
 
 
-def _plan(labeller: Labeller, budget: int, probe: int) -> list[int]:
+def _plan(labeller: PseudoLabeller, budget: int, probe: int) -> list[int]:
     """How many questions each round may ask; those of a probe come before all others."""
     first = min(probe, budget)
     rest = labeller.plan(budget - first) if budget > first else []

@@ -12,7 +12,7 @@ from monitor.people.errors import BadAnswer
 from monitor.people.version_manifest import current_knowledge
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import NotFound, WrongState
-from monitor.store.pool_and_file_states import ClassOrigin, QuestionState
+from monitor.store.record_states import ClassOrigin, QuestionState
 from monitor.store.records import Answer, ClassRow, Question
 from monitor.store.store import Store, Transaction
 

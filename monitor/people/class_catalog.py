@@ -11,7 +11,7 @@ from enum import StrEnum
 from monitor.people.class_pictures import answered_pictures, distinct
 from monitor.people.version_manifest import knowledge_of
 from monitor.store.exemplars import Exemplar, all_exemplars
-from monitor.store.pool_and_file_states import ClassOrigin
+from monitor.store.record_states import ClassOrigin
 from monitor.store.records import ClassRow
 from monitor.store.store import Store
 

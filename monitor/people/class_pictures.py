@@ -15,10 +15,10 @@ from monitor.store.exemplars import (
     shown_by_exemplars,
     thumbnail_name,
 )
-from monitor.store.output_columns import BY_PSEUDO_LABEL
-from monitor.store.pool_and_file_states import QuestionState
+from monitor.store.record_states import QuestionState
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import answers, questions
+from monitor.store.verdict_columns import BY_PSEUDO_LABEL
 
 PICTURES = 8
 """Pictures of a class that outlast those of its questions; as many as a fit keeps."""

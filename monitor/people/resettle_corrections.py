@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monitor.store.output_columns import BY_PERSON, KNOWN, NEW, SETTLED, UNDECIDED, table
-from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.read_verdicts import standing_rows
+from monitor.store.record_states import ClassOrigin
 from monitor.store.records import ClassRow, Event, Lease
 from monitor.store.store import Store, Transaction
+from monitor.store.verdict_columns import BY_PERSON, KNOWN, NEW, SETTLED, UNDECIDED, table
 from monitor.store.version_and_settled_commit import commit_settled
 
 #: Events after which settled verdicts may say something that no longer holds.

@@ -15,12 +15,12 @@ from monitor.people.class_corrections import Changed, living, operation_id, publ
 from monitor.people.errors import NotPossible
 from monitor.store.errors import NotFound
 from monitor.store.exemplars import exemplars_of, keep_exemplars, thumbnail_name
-from monitor.store.output_columns import BY_PERSON, BY_PSEUDO_LABEL, feature_matrix, read_table
-from monitor.store.pool_and_file_states import VersionState
+from monitor.store.note_and_counter_names import WRONG_LABELS
+from monitor.store.record_states import VersionState
 from monitor.store.records import Count, Occurrence
 from monitor.store.retention import forget_thumbnails
-from monitor.store.shared_names import WRONG_LABELS
 from monitor.store.store import Store, Transaction
+from monitor.store.verdict_columns import BY_PERSON, BY_PSEUDO_LABEL, feature_matrix, read_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ from monitor.pipeline.pool_samples import (
 from monitor.pipeline.pool_steps import confirmable
 from monitor.pipeline.version_gate import compare_versions, objection
 from monitor.store.errors import WrongState
-from monitor.store.pool_and_file_states import ClassOrigin, VersionState
 from monitor.store.pool_images import find_in_pools, open_questions
+from monitor.store.record_states import ClassOrigin, VersionState
 from monitor.store.records import ClassRow, Occurrence, Version
 from monitor.store.snapshots import load_snapshot
 from monitor.store.store import Store, Transaction

@@ -14,9 +14,9 @@ from monitor.people.errors import NotPossible
 from monitor.people.version_history import rollback
 from monitor.people.version_manifest import current_knowledge
 from monitor.store.atomic_files import Folder
-from monitor.store.output_columns import KNOWN, read_table
 from monitor.store.records import Event
 from monitor.store.store import Store, Transaction
+from monitor.store.verdict_columns import KNOWN, read_table
 
 KINDS = ("rename", "merge", "retire", "wrong")
 EVENTS = ("class.renamed", "class.merged", "class.retired")

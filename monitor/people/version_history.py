@@ -9,7 +9,7 @@ from typing import Any
 
 from monitor.people.errors import NotPossible
 from monitor.people.version_manifest import Knowledge, knowledge_of
-from monitor.store.pool_and_file_states import VersionState
+from monitor.store.record_states import VersionState
 from monitor.store.records import Publication, Version
 from monitor.store.store import Store
 from monitor.store.version_and_settled_commit import refuse_version, release_version

@@ -15,7 +15,7 @@ from monitor.feed.unfinished_files import UnfinishedFile, is_overdue, wait_for
 from monitor.store import Store, Transaction
 from monitor.store.atomic_files import declare
 from monitor.store.ledger import FilePlan, Listing
-from monitor.store.pool_and_file_states import FileState
+from monitor.store.record_states import FileState
 from monitor.store.records import FileRow, FileStat, Lease
 
 declare(

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from monitor.novelty.array_types import Floats, Ints
+from monitor.novelty.cluster_unanswered_pool import provisional_clusters
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.drift.adaptation import AdaptedClass, adapt, looks_usual
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.inner_loop import Discovery, Loop, QuestionsToAsk, Update, inner_loop
-from monitor.novelty.labeller import AT_THE_END, PseudoLabel
-from monitor.novelty.provisional_classes import provisional_clusters
+from monitor.novelty.pseudo_labeller import AT_THE_END, PseudoLabel
 from monitor.pipeline.version_gate import GateReport, compare_versions
 
 

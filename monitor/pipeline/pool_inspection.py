@@ -15,7 +15,7 @@ from monitor.novelty.drift.pool_drift import SourceSplit, observe_pool, rows_by_
 from monitor.novelty.drift.shift_correction import ShiftCorrection, correction_of
 from monitor.novelty.drift.source_drift import DriftSettings, DriftVerdict, Sketch
 from monitor.novelty.drift.source_state import packed, unpacked
-from monitor.novelty.trigger.pool_novelty import Measure, measure_novelty
+from monitor.novelty.trigger.measure_pool_novelty import Measure, measure_novelty
 from monitor.novelty.trigger.trigger_decision import Evidence
 
 

@@ -1,6 +1,6 @@
 """Takes pools from full to finished, one durable step at a time.
 
-:mod:`monitor.store.pools` has the table of states and events. Each arrow in it is one
+:mod:`monitor.store.pool_transitions` has the table of states and events. Each arrow in it is one
 transaction, and between two of them nothing is remembered that the store does not hold: whoever
 starts again with the same store takes the next step as if nothing had happened.
 
@@ -16,6 +16,8 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from monitor.config import Config
+from monitor.pipeline.embedder_and_querier_tools import RowThumbnail
+from monitor.pipeline.finish_pool import PoolSettlement
 from monitor.pipeline.inner_loop_driver import LoopConclusion, RoundToAsk
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory
 from monitor.pipeline.pool_results import (
@@ -33,7 +35,6 @@ from monitor.pipeline.pool_samples import (
     samples_in,
     taught_samples,
 )
-from monitor.pipeline.pool_settlement import PoolSettlement
 from monitor.pipeline.pool_steps import (
     CurrentDetector,
     answer_from_column,
@@ -60,7 +61,6 @@ from monitor.pipeline.worker_tasks import (
     RenderThumbnails,
     SettlePool,
 )
-from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import Store
 from monitor.store.atomic_files import declare, fault_point
 from monitor.store.errors import (
@@ -71,8 +71,7 @@ from monitor.store.errors import (
     WrongState,
 )
 from monitor.store.exemplars import want_pictures
-from monitor.store.pool_and_file_states import PoolState
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent, PoolState
 from monitor.store.records import Count, Lease, Pool
 
 #: Steps that are one transaction each.

@@ -20,16 +20,16 @@ import numpy as np
 from monitor.config.schema import GateSection
 from monitor.novelty.class_growth import GrownClass
 from monitor.novelty.inner_loop import Discovery
+from monitor.pipeline.embedder_and_querier_tools import RowThumbnail
+from monitor.pipeline.finish_pool import PoolSettlement
 from monitor.pipeline.pool_samples import (
     PoolSamples,
     discovery_rows,
     discovery_table,
     settled_table,
 )
-from monitor.pipeline.pool_settlement import PoolSettlement
 from monitor.pipeline.pool_steps import accept_shift
 from monitor.pipeline.version_gate import objection
-from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import (
     NewClass,
     Occurrence,
@@ -39,7 +39,7 @@ from monitor.store import (
     commit_settled,
     commit_version,
 )
-from monitor.store.counters_and_account import SourceSteps
+from monitor.store.counters_and_image_account import SourceSteps
 from monitor.store.exemplars import (
     Exemplar,
     Unpainted,
@@ -50,9 +50,9 @@ from monitor.store.exemplars import (
     want_pictures,
     wanted_pictures,
 )
-from monitor.store.output_columns import BY_PSEUDO_LABEL
-from monitor.store.pool_and_file_states import ClassOrigin
+from monitor.store.record_states import ClassOrigin
 from monitor.store.records import Count, Lease, Version
+from monitor.store.verdict_columns import BY_PSEUDO_LABEL
 
 if TYPE_CHECKING:
     from monitor.pipeline.inner_loop_driver import LoopConclusion

@@ -20,7 +20,10 @@ from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.atomic_files import Folder
-from monitor.store.output_columns import (
+from monitor.store.record_states import VersionState
+from monitor.store.records import Pool, PoolMember, PoolSample, Question
+from monitor.store.store import Store, Transaction
+from monitor.store.verdict_columns import (
     BY_PERSON,
     BY_PSEUDO_LABEL,
     DISCOVERIES,
@@ -30,10 +33,7 @@ from monitor.store.output_columns import (
     read_table,
     table,
 )
-from monitor.store.output_columns import final_name as named
-from monitor.store.pool_and_file_states import VersionState
-from monitor.store.records import Pool, PoolMember, PoolSample, Question
-from monitor.store.store import Store, Transaction
+from monitor.store.verdict_columns import final_name as named
 
 
 @dataclass(frozen=True, slots=True, eq=False)

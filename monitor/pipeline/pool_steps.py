@@ -21,21 +21,21 @@ from monitor.novelty.detector import Detector
 from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.source_drift import accept
 from monitor.novelty.drift.source_state import packed, unpacked
-from monitor.novelty.trigger.pool_novelty import EVERYWHERE
+from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.trigger_decision import Decision, TriggerState
 from monitor.novelty.trigger.trigger_settings import TriggerSettings
+from monitor.pipeline.embedder_and_querier_tools import RowThumbnail
+from monitor.pipeline.finish_pool import SettlementInput
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput
 from monitor.pipeline.pool_inspection import PoolInspection
 from monitor.pipeline.pool_samples import PoolSamples, discovered_samples, taught_samples
-from monitor.pipeline.pool_settlement import SettlementInput
-from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import Store, Transaction
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import NotFound
-from monitor.store.pool_and_file_states import ClassOrigin, PoolState, QuestionState
-from monitor.store.pools import PoolEvent
+from monitor.store.note_and_counter_names import DRIFT, DRIFT_STATES
+from monitor.store.pool_transitions import PoolEvent, PoolState
+from monitor.store.record_states import ClassOrigin, QuestionState
 from monitor.store.records import ClassRow, Count, Pool, PoolSample, Question
-from monitor.store.shared_names import DRIFT, DRIFT_STATES
 
 WEEK = timedelta(days=7)
 #: Sources that the record of a pool names with their figures.

@@ -20,7 +20,9 @@ from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
-from monitor.novelty.trigger.pool_novelty import Measure, MeasuredPools
+from monitor.novelty.trigger.measure_pool_novelty import Measure, MeasuredPools
+from monitor.pipeline.embedder_and_querier_tools import BatchEmbedder, RowThumbnail, ThumbnailReader
+from monitor.pipeline.finish_pool import PoolSettlement, SettlementInput, settle
 from monitor.pipeline.inner_loop_driver import (
     InnerLoopDriver,
     LoopConclusion,
@@ -29,8 +31,6 @@ from monitor.pipeline.inner_loop_driver import (
     cluster_pool,
 )
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, inspect_pool
-from monitor.pipeline.pool_settlement import PoolSettlement, SettlementInput, settle
-from monitor.pipeline.worker_tools import BatchEmbedder, RowThumbnail, ThumbnailReader
 from monitor.store import ScoredBatch
 from monitor.store.scored_batches import SpoolPlace, spool_features
 

@@ -26,7 +26,7 @@ from monitor.store.database import DATABASE_FILE
 from monitor.store.errors import BackupIncomplete, RestoreRefused
 from monitor.store.file_modes import make_private_file, make_private_folder
 from monitor.store.integrity_check import Severity, check
-from monitor.store.shared_names import DESK_KEY, STAGING
+from monitor.store.note_and_counter_names import DESK_KEY, STAGING
 from monitor.store.store import Store
 from monitor.store.tables import SCHEMA_VERSION, schema_version
 

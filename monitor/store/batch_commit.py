@@ -10,16 +10,8 @@ from sqlalchemy.exc import IntegrityError
 
 from monitor.store.atomic_files import Staged, declare, fault_point, settle_all
 from monitor.store.errors import StoreError
-from monitor.store.output_columns import (
-    REJECTED,
-    VERDICTS,
-    Span,
-    checked,
-    output_name,
-    spool_name,
-    stage_table,
-)
-from monitor.store.pool_and_file_states import BatchState
+from monitor.store.note_and_counter_names import STAGING
+from monitor.store.record_states import BatchState
 from monitor.store.records import Batch, Lease, OutputFile, PoolMember
 from monitor.store.scored_batches import (
     FeaturesMissing,
@@ -33,8 +25,16 @@ from monitor.store.scored_batches import (
     plan_batches,
     staged_as,
 )
-from monitor.store.shared_names import STAGING
 from monitor.store.store import Store, Transaction
+from monitor.store.verdict_columns import (
+    REJECTED,
+    VERDICTS,
+    Span,
+    checked,
+    output_name,
+    spool_name,
+    stage_table,
+)
 
 __all__ = ["CommittedBatch", "ScoredBatch", "commit_batches"]
 

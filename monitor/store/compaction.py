@@ -1,6 +1,6 @@
 """Merging many small output files into few, without a reader ever seeing a row twice.
 
-The reader's rule (``output_columns.py``) makes this possible: a merged file hides the files it was
+The reader's rule (``verdict_columns.py``) makes this possible: a merged file hides the files it was
 made of from the moment it has its name, so there is no instant at which both count, or neither.
 
 1. Leftovers of a compaction that died are cleared: a merged file that the store does not know
@@ -28,7 +28,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from monitor.store.atomic_files import Folder, declare, fault_point
-from monitor.store.output_columns import (
+from monitor.store.read_verdicts import KEY, last_of_each
+from monitor.store.records import Lease, OutputFile
+from monitor.store.store import Store, Transaction
+from monitor.store.verdict_columns import (
     KINDS,
     Span,
     completed,
@@ -36,9 +39,6 @@ from monitor.store.output_columns import (
     final_name,
     output_name,
 )
-from monitor.store.read_verdicts import KEY, last_of_each
-from monitor.store.records import Lease, OutputFile
-from monitor.store.store import Store, Transaction
 
 declare(
     "compact.start",

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import func, insert, select, update
 
 from monitor.store.errors import ClassNameTaken, NotFound, WrongState
-from monitor.store.pool_and_file_states import ClassOrigin, VersionState
+from monitor.store.record_states import ClassOrigin, VersionState
 from monitor.store.records import ClassRow, Publication, Version
 from monitor.store.tables import Repository, classes, detector_versions, publications
 

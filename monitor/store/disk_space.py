@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from monitor.errors import ErrorKind
 from monitor.outages import Outage, from_note
-from monitor.store.shared_names import COORDINATOR_LEASE, OUTAGES
+from monitor.store.note_and_counter_names import COORDINATOR_LEASE, OUTAGES
 
 if TYPE_CHECKING:
     from monitor.store.store import Store, Transaction

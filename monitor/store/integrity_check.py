@@ -10,18 +10,18 @@ from sqlalchemy import func, select, text
 
 from monitor.store.atomic_files import FolderEntry, is_temporary
 from monitor.store.compaction import COMPACTED, clear_leftovers, leftovers
-from monitor.store.counters_and_account import uneven_files
+from monitor.store.counters_and_image_account import uneven_files
 from monitor.store.errors import SnapshotError
 from monitor.store.exemplars import THUMBNAILS, shown_by_exemplars, thumbnail_name
 from monitor.store.integrity_findings import Finding, Severity
-from monitor.store.integrity_settled import settled_findings
-from monitor.store.output_columns import KINDS, Span, count_rows, spool_folder, standing
-from monitor.store.pool_and_file_states import BatchState, FileState, QuestionState, VersionState
+from monitor.store.integrity_of_settled_verdicts import settled_findings
+from monitor.store.note_and_counter_names import IMAGES, STAGING
+from monitor.store.record_states import BatchState, FileState, QuestionState, VersionState
 from monitor.store.records import OutputFile, PoolMember
-from monitor.store.shared_names import IMAGES, STAGING
 from monitor.store.snapshots import verify_snapshot
 from monitor.store.store import Store, Transaction, promises
 from monitor.store.tables import batches, files, pool_members, pools, questions
+from monitor.store.verdict_columns import KINDS, Span, count_rows, spool_folder, standing
 
 __all__ = ["Finding", "Severity", "check", "repair"]
 

@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from monitor.plain_text import visible
 from monitor.store.errors import NotFound, WrongState
-from monitor.store.pool_and_file_states import BatchState, FileState
+from monitor.store.record_states import BatchState, FileState
 from monitor.store.records import Batch, FileRow, FileStat
 from monitor.store.tables import Repository, batches, chunks, files
 

@@ -8,10 +8,10 @@ from functools import lru_cache
 from sqlalchemy import select
 
 from monitor.store.atomic_files import Folder
-from monitor.store.output_columns import read_table
-from monitor.store.pool_and_file_states import QuestionState
+from monitor.store.record_states import QuestionState
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import chunks, pool_members, questions
+from monitor.store.verdict_columns import read_table
 
 Key = tuple[str, str]
 """A source and an image id."""

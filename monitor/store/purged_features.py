@@ -25,12 +25,12 @@ from sqlalchemy import select
 from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.store.errors import WrongState
-from monitor.store.output_columns import feature_matrix, final_name, read_table
-from monitor.store.pools import FINISHED_POOLS
+from monitor.store.pool_transitions import FINISHED_POOLS
 from monitor.store.records import Version
 from monitor.store.snapshots import load_snapshot, publish_snapshot
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import detector_versions, pools
+from monitor.store.verdict_columns import feature_matrix, final_name, read_table
 from monitor.store.version_and_settled_commit import VersionUpdate, commit_version
 
 #: Below this many images a mean says what one of them looks like; such a class is dropped.

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import delete, select, update
 
 from monitor.store.errors import NotFound
-from monitor.store.pool_and_file_states import QUARANTINED_FILES, BatchState, FileState
+from monitor.store.record_states import QUARANTINED_FILES, BatchState, FileState
 from monitor.store.records import FileRow
 from monitor.store.tables import Repository, batches, chunks, files
 

@@ -22,8 +22,9 @@ from monitor.store.errors import (
     QuestionClosed,
     WrongState,
 )
-from monitor.store.pool_and_file_states import PoolState, QuestionState
+from monitor.store.pool_transitions import PoolState
 from monitor.store.pools import PoolRepository
+from monitor.store.record_states import QuestionState
 from monitor.store.records import Answer, PoolSample, Question
 from monitor.store.tables import Repository, answers, chunks, pools, questions
 

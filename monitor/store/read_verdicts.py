@@ -20,7 +20,9 @@ import pyarrow.parquet as pq
 
 from monitor.store.atomic_files import Folder
 from monitor.store.errors import NotFound, WrongState
-from monitor.store.output_columns import (
+from monitor.store.records import ClassRow, OutputFile
+from monitor.store.store import Store, Transaction
+from monitor.store.verdict_columns import (
     KINDS,
     KNOWN,
     NOVEL,
@@ -30,8 +32,6 @@ from monitor.store.output_columns import (
     completed,
     final_name,
 )
-from monitor.store.records import ClassRow, OutputFile
-from monitor.store.store import Store, Transaction
 
 #: What names an image.
 KEY = ("source_id", "image_id")

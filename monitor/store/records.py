@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from monitor.store.answer_kinds import AnswerKind, AnswerOutcome
-from monitor.store.pool_and_file_states import (
+from monitor.store.pool_transitions import PoolState
+from monitor.store.record_states import (
     BatchState,
     ClassOrigin,
     FileState,
-    PoolState,
     QuestionState,
     VersionState,
 )

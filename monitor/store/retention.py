@@ -14,13 +14,14 @@ from sqlalchemy import ColumnElement, select, update
 
 from monitor.store.atomic_files import declare, fault_point
 from monitor.store.exemplars import shown_by_exemplars, thumbnail_name
-from monitor.store.output_columns import (
-    spool_folder,
-)
-from monitor.store.pool_and_file_states import QuestionState
-from monitor.store.pools import FINISHED_POOLS, is_settled
+from monitor.store.pool_transitions import FINISHED_POOLS
+from monitor.store.pools import is_settled
+from monitor.store.record_states import QuestionState
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import pools, questions
+from monitor.store.verdict_columns import (
+    spool_folder,
+)
 
 declare("retention.after_forget_pool")
 

@@ -24,10 +24,12 @@ import pyarrow.compute as pc
 
 from monitor.images.image_identity import image_key
 from monitor.store.atomic_files import Folder, Staged, declare, fault_point
-from monitor.store.counters_and_account import SourceSteps
+from monitor.store.counters_and_image_account import SourceSteps
 from monitor.store.errors import BatchMismatch, StoreError
 from monitor.store.ledger import BatchOutcome
-from monitor.store.output_columns import (
+from monitor.store.note_and_counter_names import BATCHES, IMAGES, REJECTIONS, REUSED, STAGING
+from monitor.store.records import Batch, Count
+from monitor.store.verdict_columns import (
     DUPLICATE,
     KNOWN,
     NOVEL,
@@ -36,8 +38,6 @@ from monitor.store.output_columns import (
     stage_table,
     table,
 )
-from monitor.store.records import Batch, Count
-from monitor.store.shared_names import BATCHES, IMAGES, REJECTIONS, REUSED, STAGING
 
 declare("spool.before_stage", "spool.after_stage", "spool.after_sync")
 
@@ -75,7 +75,7 @@ class ScoredBatch:
     """Everything that was computed for a batch, still in memory.
 
     Rows of ``verdicts`` and ``rejected`` together must be the rows of the batch. ``features`` holds
-    the rows that join the pool ``pool_id`` (``output_columns.features_schema``), or names the file
+    the rows that join the pool ``pool_id`` (``verdict_columns.features_schema``), or names the file
     in which a worker has staged them. With ``exceedance``, the share of known images above T_inner,
     the scores are counted. ``shift_revision`` says which corrections of shifted sources the
     verdicts were given with.

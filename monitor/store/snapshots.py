@@ -30,7 +30,7 @@ from monitor.novelty.detector import Calibration, Detector, KnownClass
 from monitor.novelty.errors import InvalidDetector
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.novelty.presets import settings_from_dict, settings_to_dict
-from monitor.novelty.robust.verdict_score import Opinions
+from monitor.novelty.robust.single_image_score import Opinions
 from monitor.novelty.subspace import Subspace
 from monitor.store.atomic_files import Folder, declare, fault_point
 from monitor.store.errors import (

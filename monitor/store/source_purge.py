@@ -19,7 +19,13 @@ from monitor.novelty.array_types import Floats
 from monitor.store.atomic_files import declare, fault_point
 from monitor.store.errors import StoreBusy, WrongState
 from monitor.store.exemplars import forget_exemplars, thumbnail_name
-from monitor.store.output_columns import (
+from monitor.store.note_and_counter_names import WRONG_LABELS
+from monitor.store.purged_features import AdaptedTo, Discovered, forget_features
+from monitor.store.records import OutputFile, Pool
+from monitor.store.retention import drop_spool, forget_thumbnails
+from monitor.store.store import Store, Transaction
+from monitor.store.tables import events, pools, questions
+from monitor.store.verdict_columns import (
     KINDS,
     Span,
     feature_matrix,
@@ -28,12 +34,6 @@ from monitor.store.output_columns import (
     read_table,
     stage_table,
 )
-from monitor.store.purged_features import AdaptedTo, Discovered, forget_features
-from monitor.store.records import OutputFile, Pool
-from monitor.store.retention import drop_spool, forget_thumbnails
-from monitor.store.shared_names import WRONG_LABELS
-from monitor.store.store import Store, Transaction
-from monitor.store.tables import events, pools, questions
 
 declare(
     "purge.after_stage",

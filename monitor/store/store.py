@@ -24,18 +24,18 @@ from sqlalchemy.engine import URL
 from monitor.store.atomic_files import Folder, declare, fault_point
 from monitor.store.clock_watch import ClockWatch
 from monitor.store.commit_records import Outputs, SeenImages
-from monitor.store.counters_and_account import Counters, Counts
+from monitor.store.counters_and_image_account import Counters, Counts
 from monitor.store.database import Database, database_url
 from monitor.store.detector_versions import Classes, Versions
 from monitor.store.errors import LeaseHeld, LeaseLost, StoreAddress
 from monitor.store.file_modes import make_database_file
 from monitor.store.ledger import Batches, Files
 from monitor.store.migrations import migrate, verify_layout
+from monitor.store.note_and_counter_names import STAGING
 from monitor.store.pools import PoolRepository, Settlements
 from monitor.store.quarantine import Quarantine
 from monitor.store.questions_and_answers import Answers, Questions
 from monitor.store.records import Event, Lease
-from monitor.store.shared_names import STAGING
 from monitor.store.tables import (
     Repository,
     chunks,

@@ -43,11 +43,11 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 from monitor.store.answer_kinds import AnswerKind, AnswerOutcome
-from monitor.store.pool_and_file_states import (
+from monitor.store.pool_transitions import PoolState
+from monitor.store.record_states import (
     BatchState,
     ClassOrigin,
     FileState,
-    PoolState,
     QuestionState,
     VersionState,
 )

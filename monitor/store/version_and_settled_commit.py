@@ -16,9 +16,15 @@ import pyarrow.compute as pc
 
 from monitor.novelty.detector import Detector
 from monitor.store.atomic_files import Staged, declare, fault_point
-from monitor.store.counters_and_account import SourceSteps
+from monitor.store.counters_and_image_account import SourceSteps
 from monitor.store.errors import StoreError, TableMismatch, WrongState
-from monitor.store.output_columns import (
+from monitor.store.note_and_counter_names import STAGING
+from monitor.store.pool_transitions import FINISHED_POOLS, PoolEvent
+from monitor.store.record_states import ClassOrigin, VersionState
+from monitor.store.records import Count, Lease, Occurrence, OutputFile, Settlement, Version
+from monitor.store.snapshots import Snapshot, content_hash, publish_snapshot
+from monitor.store.store import Store, Transaction
+from monitor.store.verdict_columns import (
     DISCOVERIES,
     SETTLED,
     SETTLED_BY,
@@ -29,12 +35,6 @@ from monitor.store.output_columns import (
     read_table,
     stage_table,
 )
-from monitor.store.pool_and_file_states import ClassOrigin, VersionState
-from monitor.store.pools import FINISHED_POOLS, PoolEvent
-from monitor.store.records import Count, Lease, Occurrence, OutputFile, Settlement, Version
-from monitor.store.shared_names import STAGING
-from monitor.store.snapshots import Snapshot, content_hash, publish_snapshot
-from monitor.store.store import Store, Transaction
 
 declare(
     "version.start",

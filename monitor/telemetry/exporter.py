@@ -30,7 +30,7 @@ from monitor.errors import ConcladError, ErrorKind
 from monitor.outages import Outages
 from monitor.store import Store
 from monitor.store.disk_space import disk_of
-from monitor.store.shared_names import COORDINATOR_LEASE
+from monitor.store.note_and_counter_names import COORDINATOR_LEASE
 from monitor.telemetry.errors import MetricsUnavailable
 from monitor.telemetry.metric_catalog import STAGES, families, page_families
 from monitor.telemetry.metric_series import Family

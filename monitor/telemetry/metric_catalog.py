@@ -14,11 +14,11 @@ from datetime import datetime
 from monitor import __version__
 from monitor.config.telemetry_section import MetricsSection
 from monitor.errors import OUTAGES, ErrorKind
-from monitor.store.counters_and_account import PLACES
+from monitor.store.counters_and_image_account import PLACES
 from monitor.store.disk_space import Disk
-from monitor.store.output_columns import SETTLED_VERDICTS
-from monitor.store.pool_and_file_states import FileState
-from monitor.telemetry.metric_catalog_detector import detector_families
+from monitor.store.record_states import FileState
+from monitor.store.verdict_columns import SETTLED_VERDICTS
+from monitor.telemetry.detector_metric_catalog import detector_families
 from monitor.telemetry.metric_series import Family, counter, gauge, labelled, moment
 from monitor.telemetry.source_label_cap import capped
 from monitor.telemetry.status_report import OUTCOMES, age

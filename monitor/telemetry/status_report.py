@@ -10,7 +10,8 @@ from typing import Any
 from monitor.novelty.trigger.rate_bounds import rate_interval
 from monitor.plain_text import span
 from monitor.store.answer_kinds import AnswerOutcome
-from monitor.store.pool_and_file_states import FileState, PoolState
+from monitor.store.pool_transitions import PoolState
+from monitor.store.record_states import FileState
 from monitor.telemetry.store_summary import (
     DiscoverySummary,
     SourceSummary,

@@ -11,12 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from monitor.store import Store, Transaction
-from monitor.store.counters_and_account import Account, account
+from monitor.store.counters_and_image_account import Account, account
 from monitor.store.disk_space import read_waiting
 from monitor.store.errors import StoreError
-from monitor.store.pool_and_file_states import ClassOrigin, FileState, PoolState, VersionState
-from monitor.store.records import ClassRow, Count, Event, Publication, Question, Version
-from monitor.store.shared_names import (
+from monitor.store.note_and_counter_names import (
     COORDINATOR_LEASE,
     DRIFT,
     HEARTBEAT,
@@ -27,6 +25,9 @@ from monitor.store.shared_names import (
     SHIFTS,
     SOURCES,
 )
+from monitor.store.pool_transitions import PoolState
+from monitor.store.record_states import ClassOrigin, FileState, VersionState
+from monitor.store.records import ClassRow, Count, Event, Publication, Question, Version
 from monitor.store.snapshot_manifest import read_meta
 from monitor.telemetry.silent_sources import Pace
 from monitor.telemetry.store_summary import (

@@ -13,8 +13,9 @@ from datetime import datetime
 
 from monitor.outages import Outage
 from monitor.store.answer_kinds import AnswerKind, AnswerOutcome
-from monitor.store.counters_and_account import Account
-from monitor.store.pool_and_file_states import ClassOrigin, FileState, PoolState, VersionState
+from monitor.store.counters_and_image_account import Account
+from monitor.store.pool_transitions import PoolState
+from monitor.store.record_states import ClassOrigin, FileState, VersionState
 from monitor.telemetry.silent_sources import Silent
 
 

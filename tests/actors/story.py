@@ -12,8 +12,8 @@ from monitor.config import Config
 from monitor.jobs.fit_detector import fit
 from monitor.store import Store
 from monitor.store.exemplars import all_exemplars, unpainted
-from monitor.store.output_columns import current, read_table
-from monitor.store.shared_names import SHIFTS
+from monitor.store.note_and_counter_names import SHIFTS
+from monitor.store.verdict_columns import current, read_table
 from tests.jobs.feeds import config_for, write_feed
 
 POOL = 60

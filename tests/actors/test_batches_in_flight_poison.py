@@ -18,7 +18,7 @@ from actors.coordinator_lease import (
 )
 from actors.run_monitor import run
 from monitor.store import Store
-from monitor.store.pool_and_file_states import BatchState
+from monitor.store.record_states import BatchState
 from monitor.store.records import Count, FileStat, Lease
 from tests.actors.story import Story, tell_story, with_oracle
 

@@ -17,7 +17,8 @@ from actors.run_monitor import Summary, run
 from monitor.config import Config
 from monitor.store import Store, release_version
 from monitor.store.answer_kinds import AnswerKind
-from monitor.store.pool_and_file_states import ClassOrigin, FileState, PoolState, VersionState
+from monitor.store.pool_transitions import PoolState
+from monitor.store.record_states import ClassOrigin, FileState, VersionState
 from monitor.store.records import Question
 from tests.actors.crashing import at
 from tests.actors.story import CHAPTERS, Story, expected_ids, image_ids, tell_story, with_oracle

@@ -35,9 +35,9 @@ from monitor.people.teach_images import call_no_image, teach, unteach
 from monitor.people.undo_change import undo_change
 from monitor.people.version_history import refuse, release, rollback
 from monitor.store import Store, check
-from monitor.store.counters_and_account import account
-from monitor.store.pool_and_file_states import PoolState, VersionState
-from monitor.store.pools import FINISHED_POOLS
+from monitor.store.counters_and_image_account import account
+from monitor.store.pool_transitions import FINISHED_POOLS, PoolState
+from monitor.store.record_states import VersionState
 from monitor.store.records import Question
 from monitor.store.source_purge import purge
 from tests.actors.crashing import at

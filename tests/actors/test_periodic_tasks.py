@@ -24,9 +24,9 @@ from actors.worker_pool import InlineWorkerPool
 from monitor.config import Config
 from monitor.people.class_corrections import rename
 from monitor.store import ScoredBatch, Store
-from monitor.store.output_columns import REJECTED
+from monitor.store.note_and_counter_names import SOURCES
 from monitor.store.read_verdicts import standing_rows
-from monitor.store.shared_names import SOURCES
+from monitor.store.verdict_columns import REJECTED
 from tests.actors.story import expected_ids, image_ids, tell_story
 from tests.people import world
 from tests.store.building import settle_pool

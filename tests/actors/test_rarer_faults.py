@@ -15,10 +15,10 @@ import pytest
 
 import actors.batch_feeder
 import actors.coordinator
-import actors.desk_keeper
+import actors.desk_beside_monitor
 import actors.run_monitor
 import monitor.pipeline.worker_tasks
-from actors.desk_keeper import DeskKeeper
+from actors.desk_beside_monitor import DeskKeeper
 from actors.run_monitor import StoppedInOutage, run, watching_store
 from monitor.backbones.engine import Images
 from monitor.config import Config
@@ -276,8 +276,8 @@ class _Desk:
 def test_a_desk_that_cannot_start_or_dies_is_started_again(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actors.desk_keeper, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(actors.desk_keeper, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(actors.desk_beside_monitor, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(actors.desk_beside_monitor, "LOOK_SECONDS", 0.01)
     heard, desks = list[str](), list[_Desk]()
     troubles = [CannotStart("the database is away")] * 3
 

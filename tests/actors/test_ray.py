@@ -29,7 +29,7 @@ from monitor.jobs.actor_placement import places
 from monitor.jobs.from_config import columns_of
 from monitor.pipeline.worker_tasks import EmbedBatch
 from monitor.store import Store
-from monitor.store.shared_names import OUTAGES
+from monitor.store.note_and_counter_names import OUTAGES
 from tests.actors.crashing import KILLED, at, drain
 from tests.actors.driving import PATIENCE, drive, driver, has_committed, terminate, until
 from tests.actors.engines import deadly, slow

@@ -21,7 +21,7 @@ from monitor.errors import ErrorKind
 from monitor.outages import PAUSE_MOST_SECONDS, Outages
 from monitor.store import Store
 from monitor.store.errors import DiskUnavailable, NotFound, StoreUnreachable
-from monitor.store.shared_names import COORDINATOR_LEASE
+from monitor.store.note_and_counter_names import COORDINATOR_LEASE
 from tests.store.conftest import Clock
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bench.groups import GroupRates, measure
 from monitor.store import Store, check
-from monitor.store.pool_and_file_states import BatchState
+from monitor.store.record_states import BatchState
 from tests.actors.nodes import nodes
 
 

@@ -15,7 +15,7 @@ from monitor.pipeline.pool_lifecycle import PoolLifecycle
 from monitor.pipeline.pool_steps import CurrentDetector
 from monitor.pipeline.worker_tasks import InspectPool, UpdaterTools
 from monitor.store import Store
-from monitor.store.pool_and_file_states import PoolState
+from monitor.store.pool_transitions import PoolState
 from monitor.store.snapshots import load_snapshot
 from tests.actors.crashing import at
 from tests.actors.story import Story, tell_story, with_oracle

@@ -13,9 +13,9 @@ import pytest
 from monitor.cli.root import run
 from monitor.jobs.fit_detector import fit
 from monitor.store import NewClass, Store, VersionUpdate, commit_version, load_snapshot
-from monitor.store.output_columns import DISCOVERIES, table
-from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.read_verdicts import read_verdicts
+from monitor.store.record_states import ClassOrigin
+from monitor.store.verdict_columns import DISCOVERIES, table
 from tests.ingest.test_satellite_scenes import write_scene
 from tests.jobs.feeds import config_for, write_feed
 

@@ -17,8 +17,8 @@ import pytest
 from monitor.cli.export_formats import WRITERS
 from monitor.cli.root import run
 from monitor.store import Store
-from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.read_verdicts import STANDING
+from monitor.store.record_states import ClassOrigin
 from tests.store.building import commit_batch, plan_feed, scored, settle_pool
 
 

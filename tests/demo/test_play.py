@@ -22,7 +22,7 @@ from monitor.demo.play import Played, Wish, play, to_dict
 from monitor.demo.run_picture import describe, draw
 from monitor.jobs.progress import JobProgress
 from monitor.store import Store
-from monitor.store.output_columns import current, read_table
+from monitor.store.verdict_columns import current, read_table
 
 # The tiny backbone needs no weights and sees little, so that pools are asked about without waiting
 # for evidence. Without Ray, which has tests of its own.

@@ -20,7 +20,7 @@ from monitor.config import Config, load
 from monitor.jobs.fit_detector import fit
 from monitor.jobs.from_config import open_store
 from monitor.store import check
-from monitor.store.output_columns import current, read_table
+from monitor.store.verdict_columns import current, read_table
 from tests.jobs.feeds import write_feed
 from tests.store.postgres import server
 

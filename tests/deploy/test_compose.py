@@ -163,7 +163,7 @@ def test_grafana_makes_each_folder_once() -> None:
     """A folder of one title that is named by uid here and by title there comes twice."""
     provisioning = DEPLOY / "grafana" / "provisioning"
     boards = yaml.safe_load((provisioning / "dashboards" / "conclad.yml").read_text())
-    alerts = yaml.safe_load((provisioning / "alerting" / "novelty.yml").read_text())
+    alerts = yaml.safe_load((provisioning / "alerting" / "grafana_alerts.yml").read_text())
     shown = {provider["folder"] for provider in boards["providers"]}
     assert not shown & {group["folder"] for group in alerts["groups"]}
     mounted = {v.split(":")[1] for v in SERVICES["grafana"]["volumes"]}

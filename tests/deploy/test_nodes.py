@@ -9,7 +9,7 @@ import pytest
 
 from monitor.jobs.fit_detector import fit
 from monitor.store import Store, check
-from monitor.store.output_columns import current, read_table
+from monitor.store.verdict_columns import current, read_table
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.nodes import BIN, network, wait_for
 from tests.jobs.feeds import config_for, write_feed

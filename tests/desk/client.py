@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from monitor.desk.guard import Guard
+from monitor.desk.request_guard import Guard
 
 
 @dataclass(frozen=True)

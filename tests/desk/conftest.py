@@ -11,8 +11,8 @@ from selenium import webdriver
 
 from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.app import build
-from monitor.desk.guard import Guard
-from monitor.desk.tokens import Role, add_token
+from monitor.desk.request_guard import Guard
+from monitor.desk.roles_and_tokens import Role, add_token
 from monitor.store import Store
 from tests.desk.browser import DESKTOP, Browser, chromium, config_of, served
 from tests.desk.client import Client

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from monitor.store import ScoredBatch, Store
-from monitor.store.output_columns import REJECTED, VERDICTS, features_schema, table
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.verdict_columns import REJECTED, VERDICTS, features_schema, table
 from tests.people import world
 from tests.store.building import CAPTURED, DIMENSION, commit_batch, plan_feed
 

@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 from monitor.people.teach_images import NO_IMAGE
 from monitor.store import Store
 from monitor.store.answer_kinds import AnswerKind, AnswerOutcome
-from monitor.store.pool_and_file_states import QuestionState, VersionState
+from monitor.store.record_states import QuestionState, VersionState
 from monitor.store.tables import answers, pools, questions
 
 Send = Callable[..., tuple[int, bytes]]

@@ -15,11 +15,11 @@ from monitor.cli.root import run
 from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.app import build
 from monitor.desk.errors import BadToken, CannotStart
-from monitor.desk.guard import Guard
 from monitor.desk.rate_limits import Limiter
+from monitor.desk.request_guard import Guard
+from monitor.desk.roles_and_tokens import PREFIX, Role, add_token, holders, remove_token
 from monitor.desk.route_rules import PATTERNS, Rule
 from monitor.desk.route_table import RULES
-from monitor.desk.tokens import PREFIX, Role, add_token, holders, remove_token
 from monitor.store import Store
 from tests.desk.client import Client
 from tests.desk.conftest import Tokens

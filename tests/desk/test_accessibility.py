@@ -10,7 +10,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from monitor.desk.tokens import Role, add_token
+from monitor.desk.roles_and_tokens import Role, add_token
 from monitor.store import Store
 from tests.desk.axe import fetch, violations
 from tests.desk.browser import DESKTOP, PHONE, Browser, chromium, config_of, served

@@ -16,17 +16,17 @@ from PIL import Image
 import monitor
 from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.app import build
-from monitor.desk.guard import Guard
 from monitor.desk.history_sentences import SENTENCES
 from monitor.desk.novelty_activity import first_judged, novelty_over_time
 from monitor.desk.picture_cleanup import drop_old_pictures
 from monitor.desk.question_queue import read_queue
+from monitor.desk.request_guard import Guard
 from monitor.desk.static_files import STATIC
 from monitor.people.class_catalog import list_classes
 from monitor.people.class_corrections import retire
 from monitor.store import Store, check
-from monitor.store.pool_and_file_states import QuestionState
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.record_states import QuestionState
 from tests.desk.client import Client
 from tests.desk.conftest import Tokens
 from tests.store.building import commit_batch, plan_feed, scored

@@ -10,7 +10,7 @@ from selenium.webdriver.common.keys import Keys
 
 from monitor.store import Store
 from monitor.store.answer_kinds import AnswerKind
-from monitor.store.pool_and_file_states import ClassOrigin, QuestionState
+from monitor.store.record_states import ClassOrigin, QuestionState
 from tests.desk.browser import DESKTOP, PHONE, Browser, answers, config_of, served
 from tests.people import world
 

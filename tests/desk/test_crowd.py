@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from monitor.desk.roles_and_tokens import Role, add_token
 from monitor.desk.server import start
-from monitor.desk.tokens import Role, add_token
 from monitor.store import Store, check
 from tests.desk.browser import config_of
 from tests.desk.storm import assert_whole, storm

@@ -12,7 +12,7 @@ from monitor.config.desk_section import DeskSection
 from monitor.desk.app import build
 from monitor.people.answer_questions import Said, Word, give
 from monitor.store import Store
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
 from tests.desk.client import Client
 from tests.people import world
 

@@ -235,8 +235,8 @@ def test_what_was_settled_is_joined_and_the_last_revision_stands(state: Path) ->
     from monitor.config.desk_section import DeskSection
     from monitor.desk.app import build
     from monitor.desk.novel_images import image_key
-    from monitor.store.output_columns import write_table
     from monitor.store.records import OutputFile
+    from monitor.store.verdict_columns import write_table
     from tests.desk.client import Client
 
     rows = {

@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import update
 
 from monitor.config.desk_section import DeskSection as DeskConfig
-from monitor.desk.guard import Guard
 from monitor.desk.rate_limits import Limiter
+from monitor.desk.request_guard import Guard
+from monitor.desk.roles_and_tokens import Role, add_token
 from monitor.desk.route_table import RULES
-from monitor.desk.tokens import Role, add_token
 from monitor.store import Store
 from monitor.store.tables import questions
 from tests.desk.client import Client

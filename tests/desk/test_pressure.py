@@ -19,8 +19,8 @@ from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.config.desk_section import ProxySection
 from monitor.desk.app import build
 from monitor.desk.connections import HEADER_SECONDS, PER_ADDRESS
-from monitor.desk.guard import Guard
 from monitor.desk.rate_limits import Limiter
+from monitor.desk.request_guard import Guard
 from monitor.desk.route_table import RULES
 from monitor.desk.server import Handle, start
 from monitor.people.errors import ImportLeft

@@ -15,8 +15,8 @@ import pytest
 
 from monitor.config.desk_section import DeskSection as DeskConfig
 from monitor.desk.app import build
+from monitor.desk.roles_and_tokens import Role, add_token
 from monitor.desk.sessions import session_key
-from monitor.desk.tokens import Role, add_token
 from monitor.store import Store, compact, purge
 from monitor.store.backup import back_up, restore
 from monitor.store.file_modes import close_paths, is_wide, wide_paths

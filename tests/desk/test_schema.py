@@ -21,12 +21,12 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from monitor.config.desk_section import DeskSection as DeskConfig
-from monitor.desk.guard import Guard
 from monitor.desk.openapi import describe
 from monitor.desk.rate_limits import Limiter
+from monitor.desk.request_guard import Guard
+from monitor.desk.roles_and_tokens import Role, add_token
 from monitor.desk.route_table import API, RULES
 from monitor.desk.server import listen
-from monitor.desk.tokens import Role, add_token
 from monitor.store import Store
 from tests.desk.client import Client
 

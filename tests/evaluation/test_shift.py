@@ -21,9 +21,9 @@ from monitor.backbones.engine import open_engine
 from monitor.cli.evaluate import evaluate
 from monitor.evaluation.errors import ShiftError
 from monitor.evaluation.shift import ShiftPlan
+from monitor.evaluation.shift_baselines import mmd_p_value
 from monitor.evaluation.shift_corruptions import CORRUPTIONS, SEVERITIES, corrupted
 from monitor.evaluation.shift_data import Lottery, ShiftedFeatures, seen_through
-from monitor.evaluation.shift_naive import mmd_p_value
 from monitor.evaluation.shift_run import _digest
 from monitor.feed.labelled_dataset import LabelledImage
 from monitor.novelty.drift.source_drift import DriftSettings

@@ -16,7 +16,7 @@ import pytest
 from monitor.ingest.errors import SourceRefused
 from monitor.ingest.ingest_job import ingest
 from monitor.ingest.ingest_options import Options
-from monitor.ingest.pattern import PathPattern
+from monitor.ingest.path_pattern import PathPattern
 from tests.ingest.making import OLD, cameras, images, jpeg, moment, rows
 
 

@@ -20,7 +20,7 @@ from monitor.ingest.batches import Limits
 from monitor.ingest.errors import FeedRefused
 from monitor.ingest.ingest_job import ingest
 from monitor.ingest.ingest_options import Options
-from monitor.ingest.pattern import PathPattern
+from monitor.ingest.path_pattern import PathPattern
 from tests.ingest.making import OLD, cameras, images, jpeg, moment, put, rows
 
 

@@ -15,8 +15,8 @@ from monitor.images.image_stats import STATS as NAMES
 from monitor.images.reject_reasons import Reason
 from monitor.jobs.score_batch import CopiedRow, EmbeddedBatch, score_batch
 from monitor.novelty.detector import Detector
-from monitor.store.output_columns import STATS, VERDICTS
 from monitor.store.scored_batches import verdict_steps
+from monitor.store.verdict_columns import STATS, VERDICTS
 
 
 @pytest.fixture(scope="module")

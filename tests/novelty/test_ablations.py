@@ -15,7 +15,7 @@ from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import Update, drive, inner_loop
 from monitor.novelty.presets import preset_settings
 from monitor.novelty.robust.robust_settings import RobustSettings
-from monitor.novelty.trigger.pool_novelty import EVERYWHERE, measure_novelty
+from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE, measure_novelty
 from monitor.novelty.trigger.trigger_decision import threshold
 from tests.novelty.worlds import BackboneWorld, name
 

@@ -18,7 +18,7 @@ from monitor.novelty.class_growth import (
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.paper.paper_settings import PaperSettings
 from monitor.novelty.robust.robust_settings import RobustSettings
-from monitor.novelty.settle_pool import settle_pool
+from monitor.novelty.settled_verdicts import settle_pool
 
 DIMENSION = 16
 CENTRES = np.random.default_rng(5).normal(0, 5, size=(6, DIMENSION))

@@ -11,7 +11,7 @@ from monitor.novelty.array_types import Floats
 from monitor.novelty.class_separation import auroc
 from monitor.novelty.common_settings import MethodSettings
 from monitor.novelty.detector import Detector
-from monitor.novelty.labeller import PoolAnswers
+from monitor.novelty.pseudo_labeller import PoolAnswers
 from monitor.novelty.robust.class_posterior import (
     ClassPosterior,
     confirmed_names,
@@ -22,7 +22,7 @@ from monitor.novelty.robust.class_posterior import (
     pool_lessons,
     pool_posterior,
 )
-from monitor.novelty.robust.graph_labeller import to_confirm
+from monitor.novelty.robust.graph_pseudo_labeller import to_confirm
 from monitor.novelty.robust.pool_belief import PlacedPool, PoolBelief, believed, unanswered
 from tests.novelty.worlds import BackboneWorld, name
 

@@ -18,7 +18,7 @@ from monitor.novelty.drift.pool_drift import split_by_shift
 from monitor.novelty.drift.shift_correction import correction_of
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.drift.source_drift import accept, observation, observe
-from monitor.novelty.trigger.pool_novelty import EVERYWHERE
+from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.trigger_decision import Evidence, TriggerState
 from monitor.novelty.trigger.trigger_settings import TriggerSettings
 from tests.novelty.worlds import World

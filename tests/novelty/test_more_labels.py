@@ -10,7 +10,7 @@ import pytest
 from monitor.novelty.class_growth import grow_classes
 from monitor.novelty.detector import Detector
 from monitor.novelty.inner_loop import drive, inner_loop
-from monitor.novelty.settle_pool import settle_pool
+from monitor.novelty.settled_verdicts import settle_pool
 from tests.novelty.worlds import BackboneWorld, name
 
 KNOWN, NEW = 3, (4, 5)

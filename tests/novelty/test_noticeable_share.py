@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from monitor.novelty.detector import Detector
+from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE, measure_novelty
 from monitor.novelty.trigger.noticeable_share import sensitivity
-from monitor.novelty.trigger.pool_novelty import EVERYWHERE, measure_novelty
 from monitor.novelty.trigger.trigger_decision import threshold
 from monitor.novelty.trigger.trigger_settings import SensitivitySettings
 from tests.novelty.worlds import World

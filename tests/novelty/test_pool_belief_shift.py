@@ -14,10 +14,10 @@ from monitor.novelty.drift.adaptation import adapt, adapted
 from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.inner_loop import drive, inner_loop
-from monitor.novelty.labeller import PoolAnswers
 from monitor.novelty.pool_graph import PoolSpace
+from monitor.novelty.pseudo_labeller import PoolAnswers
 from monitor.novelty.robust.class_posterior import ClassPosterior, pool_posterior
-from monitor.novelty.robust.graph_labeller import GraphLabeller
+from monitor.novelty.robust.graph_pseudo_labeller import GraphPseudoLabeller
 from monitor.novelty.robust.pool_belief import shifted_answers, with_shifted_classes
 from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.store.snapshots import from_state, to_state
@@ -273,7 +273,7 @@ def test_a_shifted_pool_is_not_called_quiet_by_answers_that_knew_of_no_shift(
     enough = RobustSettings().quiet_labels
     asked = np.linspace(0, len(pool) - 1, enough).astype(np.intp)
     answers = PoolAnswers.none(detector).plus(asked, [labels[i] for i in asked])
-    labeller = GraphLabeller.of(detector, pool, RobustSettings(), np.random.default_rng(0))
+    labeller = GraphPseudoLabeller.of(detector, pool, RobustSettings(), np.random.default_rng(0))
     labeller = replace(labeller, placed=replace(labeller.placed, above=0))
     calm = labeller.first
     moved = replace(calm, moved=enough - 1)

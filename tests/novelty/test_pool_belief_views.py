@@ -10,8 +10,8 @@ from sklearn.metrics import roc_auc_score
 
 from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
-from monitor.novelty.labeller import AT_THE_END, PoolAnswers
-from monitor.novelty.robust.graph_labeller import GraphLabeller, question_parts
+from monitor.novelty.pseudo_labeller import AT_THE_END, PoolAnswers
+from monitor.novelty.robust.graph_pseudo_labeller import GraphPseudoLabeller, question_parts
 from monitor.novelty.robust.pool_belief import (
     PlacedPool,
     PoolBelief,
@@ -182,9 +182,9 @@ def test_a_common_shift_gives_every_class_a_shifted_one() -> None:
     assert believed(blind, unanswered(blind), case.answers(rows)).moved == 0
 
 
-def labeller(case: Setting, settings: RobustSettings | None = None) -> GraphLabeller:
+def labeller(case: Setting, settings: RobustSettings | None = None) -> GraphPseudoLabeller:
     chosen = settings or case.settings
-    return GraphLabeller.of(case.detector, case.pool, chosen, np.random.default_rng(0))
+    return GraphPseudoLabeller.of(case.detector, case.pool, chosen, np.random.default_rng(0))
 
 
 def test_the_first_questions_go_where_the_pool_looks_new(one: Setting) -> None:
@@ -226,7 +226,7 @@ def test_top_asks_for_the_highest_share_of_new_classes(one: Setting) -> None:
 def test_a_pool_is_quiet_after_enough_answers_and_not_before() -> None:
     case = Setting(2)
     clean, labels = case.world.pool(dict.fromkeys(range(KNOWN), 60), seed=2)
-    asks = GraphLabeller.of(case.detector, clean, case.settings, np.random.default_rng(0))
+    asks = GraphPseudoLabeller.of(case.detector, clean, case.settings, np.random.default_rng(0))
     answers = PoolAnswers.none(case.detector)
     rows = list(range(case.settings.quiet_labels))
     few = answers.plus(rows[:-1], [labels[i] for i in rows[:-1]])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monitor.novelty.cluster_unanswered_pool import provisional_clusters
 from monitor.novelty.common_settings import GraphSettings, MethodSettings
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.adaptation import adapt
@@ -18,10 +19,9 @@ from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.errors import ClassTooSmall
 from monitor.novelty.inner_loop import drive, inner_loop
 from monitor.novelty.paper.paper_settings import PaperSettings
-from monitor.novelty.provisional_classes import provisional_clusters
 from monitor.novelty.robust.robust_settings import RobustSettings
+from monitor.novelty.trigger.measure_pool_novelty import measure_novelty
 from monitor.novelty.trigger.noticeable_share import sensitivity
-from monitor.novelty.trigger.pool_novelty import measure_novelty
 from monitor.novelty.trigger.trigger_settings import PoolNoveltySettings, SensitivitySettings
 from tests.novelty.worlds import World, name
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from monitor.novelty.trigger.pool_novelty import EVERYWHERE
+from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.trigger_decision import (
     MONTH,
     WEEK,

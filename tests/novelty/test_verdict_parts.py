@@ -16,7 +16,7 @@ from monitor.novelty.detector import Calibration, Detector
 from monitor.novelty.errors import InvalidDetector, InvalidSettings
 from monitor.novelty.paper.paper_settings import PaperSettings
 from monitor.novelty.robust.robust_settings import RobustSettings
-from monitor.novelty.robust.verdict_score import ModeMeans, Opinions, Whitening
+from monitor.novelty.robust.single_image_score import ModeMeans, Opinions, Whitening
 from monitor.novelty.subspace import References
 from monitor.store.snapshots import from_state, to_state
 from tests.novelty.worlds import BackboneWorld, World, name

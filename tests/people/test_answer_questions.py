@@ -19,8 +19,8 @@ from monitor.people.errors import BadAnswer
 from monitor.store import Store
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import WrongState
-from monitor.store.pool_and_file_states import ClassOrigin, QuestionState
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.record_states import ClassOrigin, QuestionState
 from tests.people import world
 from tests.store.building import sample
 

@@ -13,7 +13,7 @@ from monitor.people.errors import BadName, NotPossible
 from monitor.people.version_manifest import current_knowledge
 from monitor.store import Store, check
 from monitor.store.errors import ClassNameTaken, NotFound, WrongState
-from monitor.store.pool_and_file_states import ClassOrigin, VersionState
+from monitor.store.record_states import ClassOrigin, VersionState
 from monitor.store.snapshots import load_snapshot
 from monitor.store.store import Transaction
 

@@ -19,7 +19,7 @@ from monitor.people.exchange.parsed_answers import take_in
 from monitor.people.exchange.question_records import read_questions
 from monitor.people.exchange.read_answers import read_answers
 from monitor.store import Store
-from monitor.store.pool_and_file_states import QuestionState
+from monitor.store.record_states import QuestionState
 from tests.people import world
 
 

@@ -16,7 +16,7 @@ from monitor.people.review_pseudo_labels import assigned_to, mark_wrong
 from monitor.people.version_history import rollback
 from monitor.store import Store, check, commit_settled, compact, drop_spools, purge
 from monitor.store.errors import QuestionClosed
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
 from monitor.store.read_verdicts import STANDING, read_verdicts, standing_rows
 from tests.people import world
 from tests.store.building import CAPTURED, settled_rows

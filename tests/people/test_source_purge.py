@@ -16,11 +16,11 @@ import pytest
 from monitor.people.review_pseudo_labels import assigned_to, mark_wrong
 from monitor.store import Store, check, commit_version, purge
 from monitor.store.backup import back_up, restore
-from monitor.store.output_columns import feature_matrix, read_table
-from monitor.store.pools import FINISHED_POOLS, PoolEvent
+from monitor.store.pool_transitions import FINISHED_POOLS, PoolEvent
 from monitor.store.records import Question
 from monitor.store.retention import drop_spool
 from monitor.store.snapshots import load_snapshot
+from monitor.store.verdict_columns import feature_matrix, read_table
 from monitor.store.version_and_settled_commit import VersionUpdate
 from tests.people import world
 from tests.store.building import CAPTURED, settle_pool

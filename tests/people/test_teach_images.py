@@ -16,11 +16,11 @@ from monitor.people.version_manifest import current_knowledge
 from monitor.pipeline.pool_samples import answer_from_lessons, read_samples, taught_samples
 from monitor.pipeline.pool_steps import open_round
 from monitor.store import Store, check
-from monitor.store.output_columns import read_table
-from monitor.store.pool_and_file_states import QuestionState
 from monitor.store.pool_images import find_in_pools
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.record_states import QuestionState
 from monitor.store.snapshots import load_snapshot
+from monitor.store.verdict_columns import read_table
 from tests.desk import gallery_world
 from tests.people import world
 from tests.store.building import settle_pool

@@ -11,7 +11,7 @@ from monitor.people.undo_change import impact_of, undo_change
 from monitor.people.version_history import list_versions
 from monitor.people.version_manifest import current_knowledge
 from monitor.store import Store
-from monitor.store.pool_and_file_states import ClassOrigin
+from monitor.store.record_states import ClassOrigin
 from tests.people import world
 
 

@@ -11,10 +11,10 @@ from PIL import Image, ImageDraw
 from monitor.novelty.detector import KnownClass
 from monitor.store import Store, commit_version
 from monitor.store.exemplars import Exemplar, keep_exemplars, put_thumbnail
-from monitor.store.output_columns import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
-from monitor.store.pool_and_file_states import ClassOrigin, PoolState
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent, PoolState
+from monitor.store.record_states import ClassOrigin
 from monitor.store.records import Occurrence, Question
+from monitor.store.verdict_columns import BY_PERSON, BY_PSEUDO_LABEL, DISCOVERIES, table
 from monitor.store.version_and_settled_commit import NewClass, VersionUpdate
 from tests.store.building import CAPTURED, commit_batch, plan_feed, sample, scored, small_detector
 
@@ -95,8 +95,8 @@ def discover(store: Store, name: str = "dune", count: int = 20, *, pool: int = 1
 
     A third of the samples was answered by people, the others are pseudo-labels.
     """
-    from monitor.store.output_columns import feature_matrix, read_table
     from monitor.store.snapshots import load_snapshot
+    from monitor.store.verdict_columns import feature_matrix, read_table
 
     with store.transaction() as tx:
         current = tx.versions.current()

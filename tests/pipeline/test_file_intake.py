@@ -15,7 +15,7 @@ from monitor.feed.input_contract import Columns
 from monitor.pipeline.file_intake import FileIntake
 from monitor.store import Store
 from monitor.store.errors import LeaseLost
-from monitor.store.pool_and_file_states import FileState
+from monitor.store.record_states import FileState
 from monitor.store.records import Batch, Lease
 from tests.jobs.feeds import write_feed
 from tests.pipeline.world import Clock

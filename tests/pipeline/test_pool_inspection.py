@@ -9,9 +9,9 @@ import pytest
 
 from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
-from monitor.novelty.trigger.pool_novelty import EVERYWHERE
+from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, inspect_pool
-from monitor.store.output_columns import STATS
+from monitor.store.verdict_columns import STATS
 from tests.pipeline.world import DIMENSION, images, known_detector
 
 DAY = 86_400.0

@@ -17,7 +17,8 @@ from monitor.pipeline.worker_tasks import (
 )
 from monitor.store import VersionUpdate, check, commit_version, refuse_version, release_version
 from monitor.store.exemplars import exemplars_of
-from monitor.store.pool_and_file_states import PoolState, QuestionState, VersionState
+from monitor.store.pool_transitions import PoolState
+from monitor.store.record_states import QuestionState, VersionState
 from tests.pipeline.world import CALM, NEW, World, make_world
 
 

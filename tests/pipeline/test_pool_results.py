@@ -12,7 +12,7 @@ import pytest
 from monitor.novelty.detector import KnownClass
 from monitor.novelty.drift.adaptation import AdaptedClass
 from monitor.novelty.inner_loop import Discovery
-from monitor.novelty.labeller import AT_THE_END, PseudoLabel
+from monitor.novelty.pseudo_labeller import AT_THE_END, PseudoLabel
 from monitor.pipeline.inner_loop_driver import LoopConclusion
 from monitor.pipeline.pool_results import publish_version
 from monitor.pipeline.pool_samples import PoolSamples, read_samples
@@ -20,10 +20,10 @@ from monitor.pipeline.version_gate import compare_versions
 from monitor.store import Severity, check
 from monitor.store.errors import WrongState
 from monitor.store.exemplars import unpainted
-from monitor.store.output_columns import current, read_table
-from monitor.store.pool_and_file_states import ClassOrigin, PoolState, VersionState
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent, PoolState
+from monitor.store.record_states import ClassOrigin, VersionState
 from monitor.store.records import Version
+from monitor.store.verdict_columns import current, read_table
 from tests.pipeline.world import NEW, World, make_world
 
 NEW_ROWS = range(40, 60)

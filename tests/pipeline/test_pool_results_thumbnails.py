@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from monitor.novelty.inner_loop import Discovery
-from monitor.novelty.labeller import AT_THE_END, PseudoLabel
+from monitor.novelty.pseudo_labeller import AT_THE_END, PseudoLabel
+from monitor.pipeline.embedder_and_querier_tools import RowThumbnail
 from monitor.pipeline.inner_loop_driver import LoopConclusion
 from monitor.pipeline.pool_results import (
     MOST,
@@ -21,10 +22,9 @@ from monitor.pipeline.pool_results import (
     store_thumbnails,
 )
 from monitor.pipeline.pool_samples import PoolSamples
-from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import Store, check, purge
 from monitor.store.exemplars import exemplars_of, want_pictures
-from monitor.store.pool_and_file_states import ClassOrigin
+from monitor.store.record_states import ClassOrigin
 
 COUNT = 40
 TAKEN = datetime(2024, 5, 17, 6, 0, tzinfo=UTC)

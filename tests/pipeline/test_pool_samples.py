@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from monitor.pipeline.pool_samples import read_samples
-from monitor.store.output_columns import STATS
+from monitor.store.verdict_columns import STATS
 from tests.pipeline.world import DIMENSION, NOON, World, images, make_world
 
 

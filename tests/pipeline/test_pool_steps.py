@@ -18,7 +18,7 @@ from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.drift.source_drift import DriftVerdict
 from monitor.novelty.drift.source_state import packed
-from monitor.novelty.trigger.pool_novelty import EVERYWHERE
+from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.trigger_decision import Evidence
 from monitor.pipeline.inner_loop_driver import LoopConclusion
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, inspect_pool
@@ -34,8 +34,7 @@ from monitor.pipeline.pool_steps import (
     read_watch,
 )
 from monitor.store.errors import WrongState
-from monitor.store.pool_and_file_states import PoolState
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent, PoolState
 from tests.pipeline.world import CALM, NOON, World, images, make_world
 
 AT = NOON.timestamp()

@@ -20,8 +20,8 @@ from monitor.pipeline.pool_steps import (
 )
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import BudgetExceeded
-from monitor.store.pool_and_file_states import ClassOrigin, PoolState
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent, PoolState
+from monitor.store.record_states import ClassOrigin
 from monitor.store.records import Question
 from tests.pipeline.world import NEW, World, make_world
 

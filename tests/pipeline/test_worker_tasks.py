@@ -16,11 +16,12 @@ from monitor.feed.input_contract import Columns
 from monitor.jobs.from_config import open_engine_of
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.drift_settings import DriftSettings
-from monitor.novelty.trigger import pool_novelty
-from monitor.novelty.trigger.pool_novelty import PoolNovelty, measure_novelty
+from monitor.novelty.trigger import measure_pool_novelty
+from monitor.novelty.trigger.measure_pool_novelty import PoolNovelty, measure_novelty
+from monitor.pipeline.embedder_and_querier_tools import BatchEmbedder
+from monitor.pipeline.finish_pool import SettlementInput
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput, RoundToAsk
 from monitor.pipeline.pool_inspection import SourceHistory
-from monitor.pipeline.pool_settlement import SettlementInput
 from monitor.pipeline.worker_tasks import (
     ROLES,
     AdvanceInnerLoop,
@@ -33,9 +34,8 @@ from monitor.pipeline.worker_tasks import (
     Task,
     UpdaterTools,
 )
-from monitor.pipeline.worker_tools import BatchEmbedder
 from monitor.store import ScoredBatch
-from monitor.store.output_columns import STATS
+from monitor.store.verdict_columns import STATS
 from tests.jobs.feeds import config_for, picture, write_feed
 from tests.pipeline.world import NEW, images, known_detector
 
@@ -114,7 +114,7 @@ def test_a_pool_that_is_inspected_and_settled_is_measured_once(
         measured.append(1)
         return measure_novelty(*args, **settings)
 
-    monkeypatch.setattr(pool_novelty, "measure_novelty", counted)
+    monkeypatch.setattr(measure_pool_novelty, "measure_novelty", counted)
     tools, detector = UpdaterTools(), known_detector()
     (inspect,) = (task for task, _, _ in TASKS if isinstance(task, InspectPool))
     state = SettlementInput(1, {}, ("cam-1",) * len(FEATURES), (), seed=0)

@@ -16,10 +16,10 @@ from monitor.feed.feed_storage import FeedFile
 from monitor.feed.input_contract import RowIdentity
 from monitor.jobs.score_batch import EmbeddedBatch, score_batch
 from monitor.novelty.detector import Detector
+from monitor.pipeline.embedder_and_querier_tools import RowThumbnail
 from monitor.pipeline.pool_lifecycle import Advanced, PoolLifecycle
 from monitor.pipeline.pool_steps import CurrentDetector
 from monitor.pipeline.worker_tasks import PoolTask, RenderThumbnails, UpdaterTools
-from monitor.pipeline.worker_tools import RowThumbnail
 from monitor.store import (
     NewClass,
     Store,
@@ -29,9 +29,10 @@ from monitor.store import (
     load_snapshot,
 )
 from monitor.store.answer_kinds import AnswerKind
-from monitor.store.output_columns import STATS
-from monitor.store.pool_and_file_states import ClassOrigin, PoolState
+from monitor.store.pool_transitions import PoolState
+from monitor.store.record_states import ClassOrigin
 from monitor.store.records import Event, FileStat, Pool, Question
+from monitor.store.verdict_columns import STATS
 from tests.jobs.feeds import config_for
 
 #: Where the classes lie; ``n`` is the one that nobody knows yet.

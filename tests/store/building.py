@@ -15,7 +15,11 @@ from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.store import CommittedBatch, ScoredBatch, Store, commit_batches, commit_settled
 from monitor.store.atomic_files import is_temporary
-from monitor.store.output_columns import (
+from monitor.store.pool_transitions import FINISHED_POOLS, PoolEvent
+from monitor.store.records import Batch, FileStat, Lease, PoolSample, Settlement
+from monitor.store.snapshots import to_state
+from monitor.store.tables import metadata
+from monitor.store.verdict_columns import (
     DISCOVERIES,
     REJECTED,
     SETTLED,
@@ -25,10 +29,6 @@ from monitor.store.output_columns import (
     read_table,
     table,
 )
-from monitor.store.pools import FINISHED_POOLS, PoolEvent
-from monitor.store.records import Batch, FileStat, Lease, PoolSample, Settlement
-from monitor.store.snapshots import to_state
-from monitor.store.tables import metadata
 
 CAPTURED = datetime(2024, 5, 17, 5, 0, tzinfo=UTC)
 DIMENSION = 4

@@ -23,8 +23,8 @@ from monitor.store import (
     release_version,
 )
 from monitor.store.atomic_files import VARIABLE
-from monitor.store.pool_and_file_states import ClassOrigin
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.record_states import ClassOrigin
 from monitor.store.records import Count, Occurrence, OutputFile, PoolMember
 from monitor.store.scored_batches import SpoolPlace, spool_features
 from monitor.store.snapshots import publish_snapshot

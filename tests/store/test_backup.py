@@ -13,7 +13,7 @@ from monitor.cli.root import run
 from monitor.store import Store, check, compact
 from monitor.store.backup import NOTE, back_up, restore
 from monitor.store.errors import BackupIncomplete, RestoreRefused
-from monitor.store.pool_and_file_states import ClassOrigin
+from monitor.store.record_states import ClassOrigin
 from tests.store.building import commit_batch, dump, plan_feed, scored
 from tests.store.conftest import Place, Prepare
 from tests.store.test_integrity_check import VERDICTS, fill

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from monitor.store import Store, check, commit_batches, compact, recover
-from monitor.store.output_columns import current
-from monitor.store.shared_names import STAGING
+from monitor.store.note_and_counter_names import STAGING
+from monitor.store.verdict_columns import current
 from tests.buckets import bucket_at
 from tests.store.building import plan_feed, scored, verdict_ids
 

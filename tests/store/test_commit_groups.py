@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from monitor.store import Store, check, commit_batches, compact
 from monitor.store.errors import BatchMismatch, LeaseLost, NotFound, WrongState
-from monitor.store.output_columns import current, feature_matrix, read_table
-from monitor.store.pool_and_file_states import BatchState, FileState
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.record_states import BatchState, FileState
 from monitor.store.records import Count
+from monitor.store.verdict_columns import current, feature_matrix, read_table
 from tests.store.building import commit_batch, dump, plan_feed, scored, verdict_ids
 from tests.store.conftest import Clock, Place
 

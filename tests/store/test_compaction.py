@@ -10,7 +10,7 @@ import pytest
 from monitor.store import Store, check, compact, repair
 from monitor.store.compaction import clear_leftovers
 from monitor.store.errors import LeaseHeld
-from monitor.store.output_columns import current
+from monitor.store.verdict_columns import current
 from tests.store.building import commit_batch, plan_feed, scored, verdict_ids
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.store import Severity, check, repair
 from monitor.store.atomic_files import declared
-from monitor.store.output_columns import current
+from monitor.store.verdict_columns import current
 from tests.store.building import dump, verdict_ids
 from tests.store.conftest import Place, Prepare
 from tests.store.crashing import WORK, open_store, run_and_die

@@ -19,9 +19,10 @@ from monitor.store import (
     release_version,
 )
 from monitor.store.errors import ClassNameTaken, LeaseLost, NotFound, WrongState
-from monitor.store.output_columns import current, read_table
-from monitor.store.pool_and_file_states import ClassOrigin, PoolState, VersionState
+from monitor.store.pool_transitions import PoolState
+from monitor.store.record_states import ClassOrigin, VersionState
 from monitor.store.records import Count
+from monitor.store.verdict_columns import current, read_table
 from tests.store.building import assert_identical, discoveries, dump, small_detector
 from tests.store.conftest import Clock
 from tests.store.crashing import prepare_release, prepare_version, version

@@ -16,8 +16,8 @@ from monitor.store.exemplars import (
     keep_exemplars,
     put_thumbnail,
 )
-from monitor.store.pool_and_file_states import ClassOrigin
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.record_states import ClassOrigin
 from monitor.store.snapshot_manifest import read_meta
 from monitor.store.store import Transaction
 from monitor.store.version_and_settled_commit import VersionUpdate

@@ -10,7 +10,7 @@ import pytest
 from monitor.errors import ErrorKind, kind_of
 from monitor.store import Store
 from monitor.store.errors import DiskUnavailable, StoreUnreachable
-from monitor.store.output_columns import read_table
+from monitor.store.verdict_columns import read_table
 from tests.store.conftest import DATABASES, Place, make_place
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Engine
 from monitor.store import Store
 from monitor.store.errors import NotFound, WrongState
 from monitor.store.ledger import FilePlan, unread
-from monitor.store.pool_and_file_states import BatchState, FileState
+from monitor.store.record_states import BatchState, FileState
 from monitor.store.records import FileStat
 from tests.store.building import commit_batch, plan_feed, scored
 

@@ -16,7 +16,7 @@ from monitor.store import Store, check
 from monitor.store.database import Database, database_url
 from monitor.store.errors import SchemaTooNew, SchemaTooOld
 from monitor.store.migrations import MIGRATIONS, Migration, migrate
-from monitor.store.pool_and_file_states import FileState
+from monitor.store.record_states import FileState
 from monitor.store.records import Count
 from monitor.store.tables import (
     SCHEMA_VERSION,

@@ -17,8 +17,8 @@ from monitor.store.errors import (
     QuestionClosed,
     WrongState,
 )
-from monitor.store.pool_and_file_states import ClassOrigin, QuestionState
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.record_states import ClassOrigin, QuestionState
 from monitor.store.records import Question
 from tests.store.building import plan_feed, sample
 from tests.store.conftest import Clock, Place

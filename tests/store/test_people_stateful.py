@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from monitor.store import Store, check
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import BudgetExceeded, QuestionClosed, WrongState
-from monitor.store.pool_and_file_states import QuestionState
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.record_states import QuestionState
 from tests.store.building import plan_feed, sample
 from tests.store.conftest import Clock
 

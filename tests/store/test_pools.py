@@ -9,8 +9,13 @@ import pytest
 
 from monitor.store import Store
 from monitor.store.errors import WrongState
-from monitor.store.pool_and_file_states import PoolState
-from monitor.store.pools import FINISHED_POOLS, TRANSITIONS, PoolEvent, next_state
+from monitor.store.pool_transitions import (
+    FINISHED_POOLS,
+    TRANSITIONS,
+    PoolEvent,
+    PoolState,
+    next_state,
+)
 
 
 def ways() -> dict[PoolState, tuple[PoolEvent, ...]]:

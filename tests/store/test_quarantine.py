@@ -7,7 +7,7 @@ import pytest
 from monitor.store import Store, check
 from monitor.store.errors import NotFound
 from monitor.store.ledger import FilePlan
-from monitor.store.pool_and_file_states import BatchState, FileState
+from monitor.store.record_states import BatchState, FileState
 from monitor.store.records import FileStat
 from tests.store.building import commit_batch, plan_feed, scored
 

@@ -17,8 +17,8 @@ from monitor.store import (
 )
 from monitor.store.compaction import LEAST_FILES
 from monitor.store.errors import NotFound, WrongState
-from monitor.store.pool_and_file_states import ClassOrigin
 from monitor.store.read_verdicts import STANDING, read_verdicts, row_groups
+from monitor.store.record_states import ClassOrigin
 from tests.store.building import CAPTURED, commit_batch, plan_feed, scored, settle_pool
 from tests.store.conftest import Clock
 

@@ -19,11 +19,11 @@ from monitor.store import (
     repair,
 )
 from monitor.store.errors import LeaseLost
-from monitor.store.output_columns import current
-from monitor.store.pool_and_file_states import PoolState
+from monitor.store.note_and_counter_names import STAGING
+from monitor.store.pool_transitions import PoolState
 from monitor.store.records import OutputFile, PoolMember
-from monitor.store.shared_names import STAGING
 from monitor.store.store import Recovered
+from monitor.store.verdict_columns import current
 from tests.store.building import commit_batch, dump, plan_feed, scored, verdict_ids
 from tests.store.conftest import Clock
 

@@ -16,8 +16,8 @@ from monitor.store import (
 )
 from monitor.store.errors import WrongState
 from monitor.store.exemplars import put_thumbnail
-from monitor.store.output_columns import current
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.verdict_columns import current
 from tests.store.building import (
     CAPTURED,
     commit_batch,

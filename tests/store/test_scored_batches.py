@@ -9,7 +9,6 @@ import pytest
 
 from monitor.store import Store, check, commit_batches, recover
 from monitor.store.atomic_files import Folder
-from monitor.store.output_columns import read_table
 from monitor.store.records import Batch
 from monitor.store.scored_batches import (
     FeaturesMissing,
@@ -19,6 +18,7 @@ from monitor.store.scored_batches import (
     discard,
     spool_features,
 )
+from monitor.store.verdict_columns import read_table
 from tests.store.building import plan_feed, scored
 
 

@@ -20,10 +20,10 @@ from monitor.store import (
     recover,
 )
 from monitor.store.errors import LeaseLost, TableMismatch, WrongState
-from monitor.store.output_columns import SETTLED, current, read_table
-from monitor.store.pools import PoolEvent
+from monitor.store.pool_transitions import PoolEvent
 from monitor.store.records import Count, Occurrence
 from monitor.store.tables import pools, settlements
+from monitor.store.verdict_columns import SETTLED, current, read_table
 from tests.store.building import (
     CAPTURED,
     dump,

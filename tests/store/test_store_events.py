@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from monitor.images.image_identity import image_key
 from monitor.store import Store
-from monitor.store.counters_and_account import ADDED_AT_ONCE
+from monitor.store.counters_and_image_account import ADDED_AT_ONCE
 from monitor.store.errors import WrongState
 from monitor.store.records import Count
 from monitor.store.tables import counter_steps, counters
@@ -76,7 +76,7 @@ def test_steps_of_many_sources_are_kept_and_added_together(
         assert tx.counters.value("images", "cam-1", "known") == 4
         assert tx.counters.value("images", "cam-1", "novel") == 0
     assert rows() == (2, 2)
-    monkeypatch.setattr("monitor.store.counters_and_account.KEPT_MOST", 4 * len(sources))
+    monkeypatch.setattr("monitor.store.counters_and_image_account.KEPT_MOST", 4 * len(sources))
     with store.transaction() as tx:
         tx.counters.add(step)
     assert rows() == (len(step), 0)

@@ -17,11 +17,11 @@ from monitor.novelty.drift.source_drift import DriftVerdict
 from monitor.store import NewClass, Occurrence, ScoredBatch, Store, VersionUpdate
 from monitor.store import commit_version as publish
 from monitor.store.answer_kinds import AnswerKind
-from monitor.store.output_columns import REJECTED, VERDICTS, table
-from monitor.store.pool_and_file_states import ClassOrigin
-from monitor.store.pools import PoolEvent
+from monitor.store.note_and_counter_names import SHIFTS
+from monitor.store.pool_transitions import PoolEvent
+from monitor.store.record_states import ClassOrigin
 from monitor.store.records import Count, FileStat, Lease, Question, Version
-from monitor.store.shared_names import SHIFTS
+from monitor.store.verdict_columns import REJECTED, VERDICTS, table
 from monitor.telemetry.store_reading import WEBHOOK_ROOM
 from tests.store.building import CAPTURED, commit_batch, plan_feed, sample, scored, small_detector
 

@@ -184,7 +184,9 @@ def test_dashboards_and_rules_only_name_metrics_that_exist() -> None:
 
 
 def grafana_expressions() -> list[str]:
-    document = yaml.safe_load((GRAFANA / "provisioning" / "alerting" / "novelty.yml").read_text())
+    document = yaml.safe_load(
+        (GRAFANA / "provisioning" / "alerting" / "grafana_alerts.yml").read_text()
+    )
     return [
         part["model"]["expr"]
         for group in document["groups"]
@@ -201,7 +203,7 @@ def test_grafana_finds_what_it_is_told_to_read() -> None:
     provisioning = GRAFANA / "provisioning"
     sources = yaml.safe_load((provisioning / "datasources" / "conclad.yml").read_text())
     uids = {source["uid"] for source in sources["datasources"]}
-    alerting = yaml.safe_load((provisioning / "alerting" / "novelty.yml").read_text())
+    alerting = yaml.safe_load((provisioning / "alerting" / "grafana_alerts.yml").read_text())
     boards = {json.loads(p.read_text())["uid"] for p in (GRAFANA / "dashboards").glob("*.json")}
     assert boards == {board.uid for board in BOARDS}
     for rule in (rule for group in alerting["groups"] for rule in group["rules"]):

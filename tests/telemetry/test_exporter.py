@@ -22,7 +22,7 @@ from monitor.novelty.drift.adaptation import adapt
 from monitor.novelty.drift.source_drift import Sketch
 from monitor.outages import Outages
 from monitor.store import NewClass, Store, Transaction, VersionUpdate, commit_version
-from monitor.store.pool_and_file_states import ClassOrigin
+from monitor.store.record_states import ClassOrigin
 from monitor.store.records import Count
 from monitor.store.tables import counters
 from monitor.telemetry import exporter as module

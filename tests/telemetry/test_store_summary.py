@@ -9,8 +9,9 @@ from sqlalchemy import delete
 
 from monitor.store import Store
 from monitor.store.answer_kinds import AnswerKind, AnswerOutcome
-from monitor.store.pool_and_file_states import ClassOrigin, FileState, PoolState
+from monitor.store.pool_transitions import PoolState
 from monitor.store.questions_and_answers import Questions
+from monitor.store.record_states import ClassOrigin, FileState
 from monitor.store.tables import counters
 from monitor.telemetry.store_reading import TruthReader
 from tests.store.building import commit_batch, small_detector

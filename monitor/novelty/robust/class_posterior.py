@@ -16,8 +16,8 @@ from scipy.stats import norm
 
 from monitor.novelty.array_types import Floats, Ints
 from monitor.novelty.detector import Detector, KnownClass
-from monitor.novelty.labeller import PoolAnswers, log_ratio
 from monitor.novelty.pool_graph import PoolSpace
+from monitor.novelty.pseudo_labeller import PoolAnswers, log_ratio
 from monitor.novelty.robust.pool_belief import PlacedPool, PoolBelief, believed, unanswered
 from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.subspace import Subspace, SubspaceBank

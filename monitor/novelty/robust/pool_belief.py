@@ -14,8 +14,8 @@ import numpy as np
 
 from monitor.novelty.array_types import Bools, Floats
 from monitor.novelty.detector import Detector
-from monitor.novelty.labeller import PoolAnswers
 from monitor.novelty.pool_graph import PoolGraph, PoolSpace
+from monitor.novelty.pseudo_labeller import PoolAnswers
 from monitor.novelty.robust.robust_settings import RobustSettings
 
 # Keeps the logarithm of an FRE of zero finite.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from monitor.novelty.detector import Detector
-from monitor.novelty.trigger.pool_novelty import EVERYWHERE, measure_novelty
+from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE, measure_novelty
 from monitor.novelty.trigger.trigger_decision import MONTH, threshold, together
 from monitor.novelty.trigger.trigger_settings import SensitivitySettings
 

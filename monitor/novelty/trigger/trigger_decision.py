@@ -1,9 +1,9 @@
 """When people are asked: a pool holds more that is new than chance explains, or its turn has come.
 
 **Rounds.** A look at a pool says how strongly something new shows, in deviations of chance, for
-the pool and for each source (:mod:`~.pool_novelty`). Pools add up: the last two, four, eight and
-sixteen are judged together, minding that all of them were put beside the same references. What
-people have looked at without finding anything is the habit of a source, and no evidence again.
+the pool and for each source (:mod:`~.measure_pool_novelty`). Pools add up: the last two, four,
+eight and sixteen are judged together, minding that all of them were put beside the same references.
+What people have looked at without finding anything is the habit of a source, and no evidence again.
 
 The promise is in the operator's unit: needless rounds a month. Every look may spend the part of it
 that has accrued since the last one, and a small credit at the start of a detector version, shared
@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.stats import norm
 
-from monitor.novelty.trigger.pool_novelty import EVERYWHERE
+from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.trigger_settings import TriggerSettings
 
 WEEK, MONTH = 7 * 86400.0, 30 * 86400.0

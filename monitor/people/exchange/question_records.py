@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from sqlalchemy import select
 
-from monitor.store.pool_and_file_states import QuestionState
+from monitor.store.record_states import QuestionState
 from monitor.store.records import Answer, Question
 from monitor.store.store import Store, Transaction
 from monitor.store.tables import answers, chunks, questions

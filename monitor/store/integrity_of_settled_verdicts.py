@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from sqlalchemy import func, select
 
 from monitor.store.integrity_findings import Finding, Severity
-from monitor.store.pools import FINISHED_POOLS, is_settled
+from monitor.store.pool_transitions import FINISHED_POOLS
+from monitor.store.pools import is_settled
 from monitor.store.store import Transaction
 from monitor.store.tables import pools, settlements
 

@@ -9,14 +9,14 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from monitor.novelty.detector import Calibration, Detector
-from monitor.novelty.labeller import PoolAnswers
-from monitor.novelty.paper.linear_labeller import (
-    LinearLabeller,
+from monitor.novelty.paper.linear_pseudo_labeller import (
     LinearLayer,
+    LinearPseudoLabeller,
     RoutedRatio,
     iteration_plan,
 )
 from monitor.novelty.paper.paper_settings import PaperSettings
+from monitor.novelty.pseudo_labeller import PoolAnswers
 from monitor.novelty.subspace import Subspace
 from tests.novelty.worlds import World, name
 
@@ -33,8 +33,8 @@ class Setting:
         self.pool, self.labels = self.world.pool({0: 40, 1: 40, 2: 40, 3: 30, 4: 30}, seed=seed)
         self.new = np.isin(self.labels, [name(i) for i in NEW])
 
-    def labeller(self, settings: PaperSettings = PAPER) -> LinearLabeller:
-        return LinearLabeller(self.detector, self.pool, settings, np.random.default_rng(0))
+    def labeller(self, settings: PaperSettings = PAPER) -> LinearPseudoLabeller:
+        return LinearPseudoLabeller(self.detector, self.pool, settings, np.random.default_rng(0))
 
     def answers(self, rows: Sequence[int]) -> PoolAnswers:
         told = [self.labels[int(i)] for i in rows]
@@ -187,7 +187,7 @@ def test_what_a_person_was_shown_is_no_longer_guessed(one: Setting) -> None:
 
 def test_nothing_above_t_inner_ends_the_loop(one: Setting) -> None:
     known = np.repeat(one.detector.classes[0].modes[0].mean[None], 5, axis=0)
-    asks = LinearLabeller(one.detector, known, PAPER, np.random.default_rng(0))
+    asks = LinearPseudoLabeller(one.detector, known, PAPER, np.random.default_rng(0))
     step = asks.step(0, PoolAnswers.none(one.detector), 3)
     assert (step.above, step.done, step.ask.size) == (0, True, 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import update
 
 from monitor.store import Store, check
-from monitor.store.counters_and_account import Account, account, by_source, uneven_files
+from monitor.store.counters_and_image_account import Account, account, by_source, uneven_files
 from monitor.store.records import FileStat
 from monitor.store.tables import batches, files
 from tests.store.building import commit_batch, plan_feed, scored

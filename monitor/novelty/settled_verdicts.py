@@ -17,7 +17,7 @@ from monitor.novelty.array_types import Bools, Floats, Ints
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.shift_correction import correction_of, score_corrected
 from monitor.novelty.drift.sketch import Sketch
-from monitor.novelty.labeller import PoolAnswers
+from monitor.novelty.pseudo_labeller import PoolAnswers
 from monitor.novelty.robust.class_posterior import (
     ClassPosterior,
     doubted,
@@ -28,7 +28,7 @@ from monitor.novelty.robust.class_posterior import (
 )
 from monitor.novelty.robust.pool_belief import PlacedPool, believed, unanswered
 from monitor.novelty.robust.robust_settings import RobustSettings
-from monitor.novelty.trigger.pool_novelty import Measure, measure_novelty
+from monitor.novelty.trigger.measure_pool_novelty import Measure, measure_novelty
 
 Verdict = Literal["known", "new", "shifted", "undecided"]
 By = Literal["person", "spread", "score", "pool"]

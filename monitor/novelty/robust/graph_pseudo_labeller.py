@@ -9,7 +9,7 @@ from scipy.stats import betabinom
 
 from monitor.novelty.array_types import Bools, Floats, Ints
 from monitor.novelty.detector import Detector
-from monitor.novelty.labeller import (
+from monitor.novelty.pseudo_labeller import (
     AT_THE_END,
     KnownOnly,
     LoopResult,
@@ -32,7 +32,7 @@ from monitor.novelty.robust.robust_settings import RobustSettings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GraphLabeller:
+class GraphPseudoLabeller:
     """Chooses questions from what the answers so far say; keeps nothing between two steps."""
 
     placed: PlacedPool
@@ -42,7 +42,7 @@ class GraphLabeller:
     @classmethod
     def of(
         cls, detector: Detector, pool: Floats, settings: RobustSettings, rng: np.random.Generator
-    ) -> GraphLabeller:
+    ) -> GraphPseudoLabeller:
         """For one pool."""
         placed = PlacedPool.of(detector, pool, settings)
         return cls(placed, unanswered(placed), rng)

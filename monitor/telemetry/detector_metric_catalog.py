@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from monitor.store.pool_and_file_states import ClassOrigin, PoolState, VersionState
+from monitor.store.pool_transitions import PoolState
+from monitor.store.record_states import ClassOrigin, VersionState
 from monitor.telemetry.metric_series import Family, counter, gauge, labelled, moment
 from monitor.telemetry.store_summary import StoreSummary
 

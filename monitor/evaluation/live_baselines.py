@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 
 from monitor.evaluation.live_feed import Floats
-from monitor.evaluation.shift_naive import mmd_p_value
+from monitor.evaluation.shift_baselines import mmd_p_value
 from monitor.novelty.detector import Detector
 from monitor.novelty.paper.paper_settings import PaperSettings
 

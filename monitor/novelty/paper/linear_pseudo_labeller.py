@@ -2,7 +2,7 @@
 
 Sections 2.2.2 and appendix 4.1 of CONCLAD (Rios, Ndiour, Datta, Tickoo and Ahuja, 2024): N_pl is
 :class:`LinearLayer`, Sⁱ (equation 2) is :class:`RoutedRatio`, an iteration is
-:meth:`LinearLabeller.step`.
+:meth:`LinearPseudoLabeller.step`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import torch
 
 from monitor.novelty.array_types import Floats, Ints
 from monitor.novelty.detector import Calibration, Detector
-from monitor.novelty.labeller import (
+from monitor.novelty.paper.adam import Adam
+from monitor.novelty.paper.paper_settings import PaperSettings
+from monitor.novelty.pseudo_labeller import (
     KnownOnly,
     LoopResult,
     PoolAnswers,
@@ -22,8 +24,6 @@ from monitor.novelty.labeller import (
     Step,
     log_ratio,
 )
-from monitor.novelty.paper.adam import Adam
-from monitor.novelty.paper.paper_settings import PaperSettings
 from monitor.novelty.subspace import Subspace, SubspaceBank
 
 
@@ -87,7 +87,7 @@ class RoutedRatio:
         return log_ratio(self.detector, self.detector.s0(features), new)
 
 
-class LinearLabeller:
+class LinearPseudoLabeller:
     """Asks about what is nearest to T_inner, pseudo-labels what is furthest above it."""
 
     def __init__(

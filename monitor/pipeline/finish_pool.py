@@ -1,7 +1,8 @@
 """The end of a pool: a settled verdict for each of its images, and what its classes learn from it.
 
 The answers of the pool decide together with its images; see
-:mod:`monitor.novelty.settle_pool`. :mod:`monitor.pipeline.pool_results` commits what is found here.
+:mod:`monitor.novelty.settled_verdicts`. :mod:`monitor.pipeline.pool_results` commits what is found
+here.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 from monitor.novelty.array_types import Floats
 from monitor.novelty.class_growth import GrownClass, grow_classes
 from monitor.novelty.detector import Detector
-from monitor.novelty.settle_pool import SettledVerdicts, settle_pool
-from monitor.novelty.trigger.pool_novelty import Measure, measure_novelty
+from monitor.novelty.settled_verdicts import SettledVerdicts, settle_pool
+from monitor.novelty.trigger.measure_pool_novelty import Measure, measure_novelty
 from monitor.pipeline.version_gate import GateReport, compare_versions
 
 

@@ -28,15 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, case, delete, func, insert, select
 
-from monitor.store.pool_and_file_states import (
-    QUARANTINED_FILES,
-    BatchState,
-    FileState,
-    PoolState,
-    QuestionState,
-)
+from monitor.store.note_and_counter_names import IMAGES
+from monitor.store.pool_transitions import PoolState
+from monitor.store.record_states import QUARANTINED_FILES, BatchState, FileState, QuestionState
 from monitor.store.records import Count
-from monitor.store.shared_names import IMAGES
 from monitor.store.tables import (
     Repository,
     batches,

@@ -1,4 +1,4 @@
-"""The states that things in the store can be in; which pool state follows which is in pools.py."""
+"""The states of files, batches, questions and versions; a pool's are in pool_transitions.py."""
 
 from __future__ import annotations
 
@@ -30,19 +30,6 @@ class BatchState(StrEnum):
     DONE = "done"
     QUARANTINED = "quarantined"
     DROPPED = "dropped"
-
-
-class PoolState(StrEnum):
-    """A pool of scored samples on its way from the feed to an answer."""
-
-    FILLING = "filling"
-    CLOSED = "closed"
-    QUIET = "quiet"
-    ASKING = "asking"
-    WAITING = "waiting"
-    RESOLVED = "resolved"
-    UNRESOLVED = "unresolved"
-    HELD = "held"
 
 
 class QuestionState(StrEnum):

@@ -10,7 +10,7 @@ from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.errors import DimensionMismatch
 from monitor.novelty.presets import preset_settings
-from monitor.novelty.trigger.pool_novelty import EVERYWHERE, PoolNovelty, measure_novelty
+from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE, PoolNovelty, measure_novelty
 from monitor.novelty.trigger.trigger_decision import threshold
 from tests.novelty.worlds import World
 

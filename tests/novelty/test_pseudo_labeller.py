@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from monitor.novelty.cluster_unanswered_pool import provisional_clusters
 from monitor.novelty.detector import Detector
 from monitor.novelty.errors import DimensionMismatch, InvalidAnswer, InvalidFeatures
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.novelty.labeller import PoolAnswers
-from monitor.novelty.provisional_classes import provisional_clusters
+from monitor.novelty.pseudo_labeller import PoolAnswers
 from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.subspace import References, as_features
 from tests.novelty.worlds import World, name

@@ -15,7 +15,7 @@ from pyarrow import fs as pafs
 from monitor.store.atomic_files import Folder, is_temporary
 from monitor.store.errors import NotFound, StoreAddress, TableMismatch
 from monitor.store.exemplars import get_thumbnail, put_thumbnail
-from monitor.store.output_columns import (
+from monitor.store.verdict_columns import (
     DISCOVERIES,
     REJECTED,
     SETTLED,

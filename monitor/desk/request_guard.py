@@ -46,8 +46,8 @@ from monitor.desk.openid import OpenIdClient
 from monitor.desk.pool_map import PoolMaps
 from monitor.desk.proxy_sign_in import address_of, person_of_proxy
 from monitor.desk.rate_limits import Limiter, share_of
+from monitor.desk.roles_and_tokens import Holder, Role, holder_of, holders
 from monitor.desk.route_rules import Rule
-from monitor.desk.tokens import Holder, Role, holder_of, holders
 from monitor.errors import ConcladError
 from monitor.store.store import Store
 

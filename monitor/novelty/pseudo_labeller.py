@@ -1,4 +1,4 @@
-"""What passes between the inner loop and a labeller: answers, scores, steps and results."""
+"""What passes between the inner loop and a pseudo-labeller: answers, scores, steps and results."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def log_ratio(detector: Detector, known: np.ndarray, new: np.ndarray) -> np.ndar
     return ratio
 
 
-# The graph labeller gives its pseudo-labels once, after the last answer.
+# That of the preset robust gives its pseudo-labels once, after the last answer.
 AT_THE_END = -1
 
 
@@ -139,7 +139,7 @@ class LoopResult:
     confirmed: frozenset[str] | None = None
 
 
-class Labeller(Protocol):
+class PseudoLabeller(Protocol):
     """Chooses questions and spreads their answers; knows nothing of people."""
 
     def plan(self, budget: int) -> list[int]:

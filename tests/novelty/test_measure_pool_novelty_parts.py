@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
-from monitor.novelty.trigger import pool_novelty
-from monitor.novelty.trigger.pool_novelty import EVERYWHERE, measure_novelty
+from monitor.novelty.trigger import measure_pool_novelty as measured
+from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE, measure_novelty
 from tests.novelty.worlds import World
 
 
@@ -19,7 +19,7 @@ def test_the_mixture_of_a_pool_is_found_through_the_confusion_of_its_classes() -
     owner = rng.random(4000) < 0.8  # four fifths are of class 0
     pool = np.where(owner & (rng.random(4000) >= 1 / 3), 0, 1)
     naive = (pool == 0).mean()
-    found = pool_novelty._mixture(true, taken, pool, 2, prior=1.0)
+    found = measured._mixture(true, taken, pool, 2, prior=1.0)
     assert found.sum() == pytest.approx(1.0)
     assert abs(found[0] - 0.8) < 0.07
     assert abs(naive - 0.8) > 0.2
@@ -27,7 +27,7 @@ def test_the_mixture_of_a_pool_is_found_through_the_confusion_of_its_classes() -
 
 def test_the_mixture_of_a_pool_without_a_class_has_next_to_none_of_it() -> None:
     true = np.repeat([0, 1, 2], 50)
-    found = pool_novelty._mixture(true, true, np.zeros(200, dtype=np.intp), 3, prior=1.0)
+    found = measured._mixture(true, true, np.zeros(200, dtype=np.intp), 3, prior=1.0)
     assert found[0] > 0.97
 
 
@@ -35,7 +35,7 @@ def test_labels_are_permuted_within_what_resembles_the_same_class() -> None:
     rng = np.random.default_rng(0)
     nearest = np.repeat([0, 1, 2], [40, 30, 20])
     came = rng.random(90) < 0.4
-    permuted = pool_novelty._permuted(came, nearest, 25, rng)
+    permuted = measured._permuted(came, nearest, 25, rng)
     np.testing.assert_array_equal(permuted[:, 0], came)
     for position in range(3):
         rows = nearest == position
@@ -48,7 +48,7 @@ def test_skewed_sums_become_deviations_of_a_normal_distribution(degrees: int) ->
     """Sums of squares exceed three of their own deviations far too often."""
     rng = np.random.default_rng(degrees)
     draws = rng.chisquare(degrees, size=(3000, 101))
-    found = np.array([pool_novelty._deviations(row, (0.01, 3.0)) for row in draws])
+    found = np.array([measured._deviations(row, (0.01, 3.0)) for row in draws])
     plain = (draws[:, 0] - draws[:, 1:].mean(axis=1)) / draws[:, 1:].std(axis=1)
     rare = norm.isf(0.005)
     # A hundred permutations estimate three moments: some of the tail remains.
@@ -58,7 +58,7 @@ def test_skewed_sums_become_deviations_of_a_normal_distribution(degrees: int) ->
 
 def test_strength_of_the_truth_among_like_ones_is_small() -> None:
     rng = np.random.default_rng(3)
-    found = [pool_novelty._deviations(rng.normal(size=101), (0.01, 3.0)) for _ in range(500)]
+    found = [measured._deviations(rng.normal(size=101), (0.01, 3.0)) for _ in range(500)]
     assert abs(np.mean(found)) < 0.2
     assert np.std(found) == pytest.approx(1.0, abs=0.15)
 
@@ -66,7 +66,7 @@ def test_strength_of_the_truth_among_like_ones_is_small() -> None:
 def test_the_main_directions_keep_distances_and_forget_the_middle() -> None:
     rng = np.random.default_rng(0)
     flat = rng.normal(size=(60, 5)) @ rng.normal(size=(5, 40)) + 7
-    placed = pool_novelty._main(flat.astype("f"), 5)
+    placed = measured._main(flat.astype("f"), 5)
     assert placed.shape == (60, 5)
     assert np.abs(placed.mean(axis=0)).max() < 1e-3
     before = np.linalg.norm(flat[:1] - flat, axis=1)

@@ -10,7 +10,7 @@ import pytest
 from monitor.novelty.array_types import Bools, Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.robust.robust_settings import RobustSettings
-from monitor.novelty.settle_pool import settle_pool
+from monitor.novelty.settled_verdicts import settle_pool
 
 DIMENSION = 16
 CENTRES = np.random.default_rng(5).normal(0, 5, size=(6, DIMENSION))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monitor.novelty.provisional_classes import provisional_clusters
+from monitor.novelty.cluster_unanswered_pool import provisional_clusters
 from tests.novelty.worlds import World
 
 
