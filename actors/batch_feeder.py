@@ -7,16 +7,8 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
-from actors.batches_in_flight import (
-    ALIKE,
-    BatchesFailAlike,
-    BatchesInFlight,
-    BatchInFlight,
-    FailureLog,
-    LossRecord,
-    PendingBatches,
-    Stage,
-)
+from actors.batch_retries import RETRY_SECONDS, BatchRetries, LossRecord
+from actors.batches_in_flight import BatchesInFlight, BatchInFlight, PendingBatches, Stage
 from actors.coordinator_lease import record_attempt, record_survival
 from actors.event_sentences import Listener, MonitorMessage
 from actors.worker_pool import Done, WorkerPool
@@ -38,19 +30,13 @@ from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
 from monitor.pipeline.file_intake import FileIntake, IntakeResult, quarantine_file
 from monitor.pipeline.worker_tasks import EmbedBatch
-from monitor.plain_text import visible
 from monitor.store import Store
-from monitor.store.atomic_files import declare
-from monitor.store.records import Count, Lease
-
-declare("coordinator.before_quarantine", "coordinator.after_quarantine")
+from monitor.store.records import Lease
 
 #: How long a turn waits for a listing that may be over at once.
 LISTING_WAIT_SECONDS = 0.005
 #: A folder that does not say within this time whether it is there hangs.
 HANG_SECONDS = 30.0
-#: What failed for a reason that may be over is tried again after this time.
-RETRY_SECONDS = 1.0
 #: Names that are not taken in, said after one listing: somebody may have put thousands there.
 REFUSED_SHOWN = 20
 #: A file that stays away for so long while others are read is gone: uploads and mounts take less.
@@ -79,7 +65,6 @@ class BatchFeeder:
         self._once = once
         self._listener = listener
         self._outages = outages or Outages()
-        self._logs = {stage: FailureLog(stage) for stage in ("embedding", "scoring", "committing")}
         self._source = feed_storage_of(config)
         self._intake = FileIntake(
             store,
@@ -89,6 +74,9 @@ class BatchFeeder:
             lease=lease,
         )
         self.in_flight = BatchesInFlight()
+        self.retries = BatchRetries(
+            store, lease, self.in_flight, tries=config.run.tries, listener=listener
+        )
         self._pending = PendingBatches(store, self.in_flight)
         self._watch = FeedWatch(self._source, seconds=config.run.poll_seconds)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="listing")
@@ -263,7 +251,7 @@ class BatchFeeder:
             stat = FeedFile(file.path, file.size, file.mtime_ns, file.digest)
             one = BatchInFlight(batch, PlannedBatch(stat, batch.first_row, batch.rows))
             if batch.tries >= self._config.run.tries:
-                self._quarantine(one, "it was in work each time that the monitor died")
+                self.retries.quarantine(one, "it was in work each time that the monitor died")
             else:
                 self.in_flight.add(one)
 
@@ -284,7 +272,7 @@ class BatchFeeder:
             one.away_since = None
             if not one.fails_late:
                 one.losses, one.failing_since = LossRecord(), None
-            self.passed("embedding")
+            self.retries.passed("embedding")
             self._is_back(ErrorKind.DEVICE)
             self.is_reachable()
             return
@@ -303,18 +291,15 @@ class BatchFeeder:
         elif kind in OUTAGES:
             raise done.error
         elif done.died:
-            self._count_death(one, done.error)
+            deaths = sum(self._workers.restarts().values())
+            self.retries.count_death(one, done.error, of_all=deaths)
         else:
-            self.count_error(one, done.error, "embedding")
-
-    def passed(self, stage: str) -> None:
-        """A batch came through a stage: whatever fails there now is not everything."""
-        self._logs[stage].passed(at=time.monotonic())
+            self.retries.count_error(one, done.error, "embedding")
 
     def _file_is_away(self, one: BatchInFlight, error: BaseException, now: float) -> None:
         """Wait for the storage; a file that alone stays away while others are read is gone."""
         one.away_since = now if one.away_since is None else one.away_since
-        is_alone = self._logs["embedding"].has_passed_since(one.away_since)
+        is_alone = self.retries.has_passed_since(one.away_since)
         if is_alone and now - one.away_since > ALONE_SECONDS:
             self._quarantine_file(one, FileGone(str(error)))
             return
@@ -336,95 +321,7 @@ class BatchFeeder:
         self._void(found)
         if one.batch.file_id in found.moved or found.outage is not None:
             return
-        self.count_error(one, error, "embedding")
-
-    def _count_death(self, one: BatchInFlight, error: BaseException) -> None:
-        """A worker died with this batch: the batch is quarantined if chance cannot explain it."""
-        now = time.monotonic()
-        one.losses = one.losses.died(
-            at=now,
-            total=sum(self._workers.restarts().values()),
-            alone=now - one.began if one.is_suspect else None,
-        )
-        if one.losses.is_poison(self._config.run.tries):
-            number = one.losses.losses
-            self._narrow(one, f"{number} workers died of it, at last with: {error}")
-
-    def count_error(self, one: BatchInFlight, error: BaseException, stage: str) -> None:
-        """This batch has raised one more error at a stage; after too many it is narrowed down.
-
-        Raises BatchesFailAlike where the fault is in what batches share.
-        """
-        now = time.monotonic()
-        one.failing_since = now if one.failing_since is None else one.failing_since
-        one.losses = one.losses.failed()
-        one.fails_late = one.fails_late or stage != "embedding"
-        if not one.losses.is_poison(self._config.run.tries):
-            return
-        log = self._logs[stage]
-        alike = log.failed(one.root, error, at=now)
-        if alike >= ALIKE:
-            raise BatchesFailAlike(
-                f"{alike} different batches fail alike at {stage} and none passes: {error}; "
-                "nothing was quarantined: look for what they share (driver, library, weights, "
-                "memory), then start the monitor again"
-            ) from error
-        if stage == "committing":
-            # Those behind it wait for their turn, so nobody could fare better before it.
-            self._narrow(one, f"could not be committed, at last with: {error}")
-            return
-        others = any(other.root != one.root and not other.losses.errors for other in self.in_flight)
-        if others and not log.has_passed_since(one.failing_since):
-            # Not yet known whether others fare better: they are tried first.
-            one.not_before = now + RETRY_SECONDS
-            return
-        self._narrow(one, f"failed {one.losses.errors} times, at last with: {error}")
-
-    def _narrow(self, one: BatchInFlight, reason: str) -> None:
-        """Halve a batch, so that the rest of it passes; a single row is quarantined."""
-        if one.planned.rows < 2:
-            self._quarantine(one, reason)
-            return
-        with self._store.transaction(self._lease) as tx:
-            halves = tx.batches.split(one.batch.id)
-        # One more loss is enough: that something is wrong with one of them is known.
-        losses = replace(
-            one.losses,
-            losses=max(one.losses.losses, self._config.run.tries) - 1,
-            errors=max(0, min(one.losses.errors, self._config.run.tries - 1)),
-        )
-        self.in_flight.replace(
-            one.batch.id,
-            [
-                BatchInFlight(
-                    half,
-                    replace(one.planned, first_row=half.first_row, rows=half.rows),
-                    losses=losses,
-                    failing_since=one.failing_since,
-                    fails_late=one.fails_late,
-                    root=one.root,
-                )
-                for half in halves
-            ],
-        )
-
-    def _quarantine(self, one: BatchInFlight, reason: str) -> None:
-        reason = visible(reason)
-        with self._store.step("coordinator", "quarantine", self._lease) as tx:
-            tx.batches.quarantine(one.batch.id, reason)
-            place = {
-                "file": one.planned.file.path,
-                "first_row": one.planned.first_row,
-                "rows": one.planned.rows,
-            }
-            tx.events.append("batch.quarantined", {**place, "reason": reason})
-            tx.counters.add([Count("batches", "", "quarantined", 1)])
-        self.in_flight.remove(one.batch.id)
-        self._say(
-            "batch.quarantined",
-            f"{one.planned.file.path}, rows {one.planned.first_row} to "
-            f"{one.planned.end_row - 1}: quarantined, {reason}",
-        )
+        self.retries.count_error(one, error, "embedding")
 
     def _quarantine_file(self, one: BatchInFlight, problem: BaseException) -> None:
         assert isinstance(problem, FeedError)

@@ -1,131 +1,20 @@
-"""Batches between the ledger and their commit: under way, next, and suspected to be poison.
-
-A batch that kills its worker does so every time. Workers also die by no fault of their work:
-machines are taken away, operators mistype, memory is short for an hour. So a batch whose worker
-died is tried again alone, and each further death counts by how unlikely it is at the rate at which
-workers of all roles have been dying since. If workers rarely die, a few deaths on the same batch
-are enough to quarantine it; if many die, it takes more.
-
-A batch that is at fault fails while others pass. When different batches fail alike and none has
-passed in between, the fault is in what they share (a driver, a library, a disk of weights, our own
-code): then quarantining them one by one would quarantine the feed.
-"""
+"""Batches between the ledger and their commit: those under way, and those that come next."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from monitor.errors import ConcladError
+from actors.batch_retries import LossRecord
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.store import ScoredBatch, Store
 from monitor.store.records import Batch, FileRow
 
 #: Batches that are read at once: enough that quick workers do not ask the ledger every time.
 READ_AHEAD = 512
-#: A batch is quarantined if chance explains its losses in one of a million cases. That is cautious:
-#: the rate of chance counts losses in all roles, although they may only have hit one of them.
-CHANCE = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class LossRecord:
-    """What happened to the workers that had a batch; immutable.
-
-    >>> record = LossRecord().died(at=0.0, total=1, alone=None)
-    >>> for second in (5, 12, 20, 29, 40):
-    ...     record = record.died(at=second, total=record.total + record.alone + 1, alone=0.5)
-    >>> record.losses, record.is_poison(tries=4), record.is_poison(tries=7)
-    (6, True, False)
-    """
-
-    losses: int = 0
-    """Workers that died, and errors that were raised."""
-    errors: int = 0
-    alone: int = 0
-    """Workers that died with no other batch."""
-    chance: float = 1.0
-    """How likely it is that something else killed all of those."""
-    since: float = 0.0
-    total: int = 0
-    """When the first worker died, and how many of all roles had been lost by then."""
-
-    def died(self, *, at: float, total: int, alone: float | None) -> LossRecord:
-        """A worker died; ``total`` are those that have been lost so far, this one among them.
-
-        ``alone`` is for how long it had had this batch, if it had no other one.
-        """
-        if not self.losses:
-            return replace(self, losses=1, since=at, total=total)
-        if alone is None:
-            return replace(self, losses=self.losses + 1)
-        # One more than were seen: even where none died yet the next one may be due.
-        others = max(0, total - self.total - self.alone - 1) + 1
-        by_chance = -math.expm1(-alone * others / max(at - self.since, alone, 1e-3))
-        return replace(
-            self,
-            losses=self.losses + 1,
-            alone=self.alone + 1,
-            chance=self.chance * by_chance,
-        )
-
-    def failed(self) -> LossRecord:
-        """A worker raised an error that is no part of its contract; chance does not do that."""
-        return replace(self, losses=self.losses + 1, errors=self.errors + 1)
-
-    def is_poison(self, tries: int) -> bool:
-        if self.errors >= tries:
-            return True
-        return self.losses >= tries and self.chance <= CHANCE
-
-
-#: So many different batches in a row, with none that passed, are no coincidence.
-ALIKE = 3
-
-
-class BatchesFailAlike(ConcladError):
-    """Different batches fail in the same way: it is not the batches."""
-
-
-class FailureLog:
-    """What failed at one stage since the last batch that passed it.
-
-    >>> log = FailureLog("embedding")
-    >>> log.failed(7, ValueError("row 12"), at=1.0), log.failed(8, ValueError("row 5"), at=2.0)
-    (1, 2)
-    >>> log.passed(at=3.0)
-    >>> log.failed(9, ValueError("row 1"), at=4.0), log.has_passed_since(2.5)
-    (1, True)
-    """
-
-    def __init__(self, stage: str) -> None:
-        self.stage = stage
-        self._alike: dict[str, set[int]] = {}
-        self._passed_at = -float("inf")
-
-    def passed(self, *, at: float) -> None:
-        """A batch came through."""
-        self._passed_at = at
-        self._alike.clear()
-
-    def failed(self, batch_id: int, error: BaseException, *, at: float) -> int:
-        """A batch failed; how many different ones have failed alike since the last that passed."""
-        alike = self._alike.setdefault(_signature(error), set())
-        alike.add(batch_id)
-        return len(alike)
-
-    def has_passed_since(self, moment: float) -> bool:
-        return self._passed_at >= moment
-
-
-def _signature(error: BaseException) -> str:
-    """What an error says, without the numbers and names that differ from batch to batch."""
-    return re.sub(r"\d+|'[^']*'|\S*/\S*", "*", f"{type(error).__name__}: {error}")[:200]
 
 
 class Stage(Enum):
@@ -172,6 +61,17 @@ class BatchInFlight:
     def is_suspect(self) -> bool:
         """Whether it may be what kills its workers, or whole runs; it is then tried alone."""
         return self.losses.losses > 0 or self.batch.tries > 0
+
+    def part(self, batch: Batch, losses: LossRecord) -> BatchInFlight:
+        """A part of it, to be tried from the beginning."""
+        return BatchInFlight(
+            batch,
+            replace(self.planned, first_row=batch.first_row, rows=batch.rows),
+            losses=losses,
+            failing_since=self.failing_since,
+            fails_late=self.fails_late,
+            root=self.root,
+        )
 
     def back_to(self, stage: Stage) -> None:
         """Do again what comes after this stage."""

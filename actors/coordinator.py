@@ -84,7 +84,7 @@ class Coordinator:
         self._pool_tasks_due = -float("inf")
         self._pool_errors: dict[tuple[str, int], int] = {}
         self._spool = SpoolPlace.open(store.folder)
-        self._in_flight = self._feeder.in_flight
+        self._in_flight, self._retries = self._feeder.in_flight, self._feeder.retries
         self._pools = PoolLifecycle(store, config, lease, oracle=self._lockstep)
         self._periodic = periodic or PeriodicTasks(store, config, workers, lease)
         self._versions = DetectorVersions(store, fingerprint, workers.send)
@@ -178,12 +178,12 @@ class Coordinator:
             return
         elif done.error is None:
             one.stage, one.scored = Stage.SCORED, done.result
-            self._feeder.passed("scoring")
+            self._retries.passed("scoring")
         else:
             # The features may have gone with the node that held them: from the beginning.
             one.back_to(Stage.WAITING)
             if not done.died:
-                self._feeder.count_error(one, done.error, "scoring")
+                self._retries.count_error(one, done.error, "scoring")
 
     # -- batches ----------------------------------------------------------------------------
 
@@ -247,11 +247,11 @@ class Coordinator:
                 raise
             if len(ready) == 1:
                 ready[0].back_to(Stage.WAITING)
-                self._feeder.count_error(ready[0], error, "committing")
+                self._retries.count_error(ready[0], error, "committing")
             return False
         for one in ready:
             self._in_flight.remove(one.batch.id)
-        self._feeder.passed("committing")
+        self._retries.passed("committing")
         self._progress()
         self._periodic.committed(scored)
         self._periodic.observe("commit", (time.perf_counter() - began) / len(ready))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from monitor.novelty.array_types import Bools, Floats, Ints
-from monitor.novelty.common_settings import MethodSettings
+from monitor.novelty.confirmed_classes import is_doubted
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.settled_verdicts import SettledVerdicts
@@ -75,7 +75,7 @@ def grow_classes(
         confirmed = known.confirmed or (
             (confirmable is None or known.id in confirmable)
             and known.human + len(human) >= settings.confirm_answers
-            and not _is_doubted(known, settled, answers, settings)
+            and not is_doubted(known, answers, settled.near, settings)
         )
         # A class that was fitted has so many images that a few more are not worth a version.
         fresh = len(human) + len(pseudo)
@@ -91,12 +91,6 @@ def grow_classes(
     if not grown:
         return None
     return Growth(detector.with_known(classes), tuple(grown))
-
-
-def answers_to_confirm(settings: MethodSettings) -> int:
-    """Images that people must have named for a class to count as confirmed."""
-    robust = settings if isinstance(settings, RobustSettings) else RobustSettings()
-    return robust.confirm_answers
 
 
 def teach_class(
@@ -216,24 +210,6 @@ def _walks(detector: Detector, index: int, fresh: Floats, anchor: float) -> bool
             if float(away @ way) - others * chance > anchor * far:
                 return True
     return False
-
-
-def _is_doubted(
-    known: KnownClass,
-    settled: SettledVerdicts,
-    answers: Mapping[int, str | None],
-    settings: RobustSettings,
-) -> bool:
-    """Whether answers about what looked like the class said something else."""
-    share = _share(settled, known)
-    support = sum(said in (known.id, known.name) for said in answers.values()) + known.human
-    against = [
-        i for i, said in answers.items() if said not in (known.id, known.name) and i in settled.near
-    ]
-    if share is None:
-        return False
-    against = [i for i in against if settled.near[i] == known.id]
-    return len(against) > settings.dissent * support
 
 
 def _taught(

@@ -18,7 +18,8 @@ import pyarrow as pa
 from monitor.config.schema import GateSection
 from monitor.images.image_identity import image_key
 from monitor.novelty.array_types import Bools, Floats
-from monitor.novelty.class_growth import answers_to_confirm, teach_class
+from monitor.novelty.class_growth import teach_class
+from monitor.novelty.confirmed_classes import answers_to_confirm
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.inner_loop import spread
 from monitor.people.answer_questions import Said, Word, find_class, give, take_back_last

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.batches_in_flight import LossRecord
+from actors.batch_retries import LossRecord
 from actors.coordinator_lease import (
     RUNS_IN_VAIN,
     acquire_lease,

@@ -26,7 +26,7 @@ import torch
 
 import actors.coordinator
 import monitor.store.database
-from actors.batches_in_flight import BatchesFailAlike
+from actors.batch_retries import BatchesFailAlike
 from actors.run_monitor import Summary, run
 from actors.worker_pool import EngineFactory
 from monitor.backbones.engine import Engine, Features, Images

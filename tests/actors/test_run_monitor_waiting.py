@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from actors import coordinator_lease
-from actors.batches_in_flight import FailureLog
+from actors.batch_retries import FailureLog
 from actors.coordinator_lease import AlreadyRunning, acquire_lease, renew_lease
 from actors.run_monitor import Stop, Waiting
 from monitor.errors import ErrorKind

@@ -11,10 +11,10 @@ from monitor.novelty import class_growth
 from monitor.novelty.array_types import Floats
 from monitor.novelty.class_growth import (
     Growth,
-    answers_to_confirm,
     grow_classes,
     teach_class,
 )
+from monitor.novelty.confirmed_classes import answers_to_confirm
 from monitor.novelty.detector import Detector, KnownClass
 from monitor.novelty.paper.paper_settings import PaperSettings
 from monitor.novelty.robust.robust_settings import RobustSettings

@@ -10,11 +10,12 @@ import pytest
 from monitor.novelty.array_types import Floats
 from monitor.novelty.class_separation import auroc
 from monitor.novelty.common_settings import MethodSettings
+from monitor.novelty.confirmed_classes import confirmed_names
 from monitor.novelty.detector import Detector
 from monitor.novelty.pseudo_labeller import PoolAnswers
+from monitor.novelty.robust.choose_questions import to_confirm
 from monitor.novelty.robust.class_posterior import (
     ClassPosterior,
-    confirmed_names,
     doubted,
     known_as_new,
     nearest_labelled,
@@ -22,7 +23,6 @@ from monitor.novelty.robust.class_posterior import (
     pool_lessons,
     pool_posterior,
 )
-from monitor.novelty.robust.graph_pseudo_labeller import to_confirm
 from monitor.novelty.robust.pool_belief import PlacedPool, PoolBelief, believed, unanswered
 from tests.novelty.worlds import BackboneWorld, name
 
@@ -69,6 +69,11 @@ def belief(
     placed = PlacedPool.of(detector, pool, detector.settings)  # type: ignore[arg-type]
     answers = given(detector, said)
     return placed, believed(placed, unanswered(placed), answers), answers
+
+
+def names_confirmed(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers) -> frozenset[str]:
+    near = nearest_labelled(placed, now, answers)
+    return confirmed_names(now, answers, near, placed.settings)
 
 
 def test_rows_are_probabilities_and_people_have_the_last_word(
@@ -174,7 +179,7 @@ def test_three_answers_confirm_a_name(
     features, labels = pool
     said = truly(labels, [*some(labels, NEW, named), *some(labels, 0, 2)])
     placed, now, answers = belief(detector, features, said)
-    assert confirmed_names(placed, now, answers) == ({name(NEW)} if confirmed else set())
+    assert names_confirmed(placed, now, answers) == ({name(NEW)} if confirmed else set())
 
 
 def test_dissent_around_a_class_leaves_it_unconfirmed(
@@ -185,7 +190,7 @@ def test_dissent_around_a_class_leaves_it_unconfirmed(
     said: dict[int, str | None] = dict.fromkeys(rows[:3], "lie")
     said |= dict.fromkeys(rows[3:], None)
     placed, now, answers = belief(detector, features, said)
-    assert confirmed_names(placed, now, answers) == frozenset()
+    assert names_confirmed(placed, now, answers) == frozenset()
 
 
 def test_confirming_questions_go_to_the_class_and_stop_when_it_is_confirmed(

@@ -16,6 +16,7 @@ from monitor.novelty.drift.sketch import Sketch
 from monitor.novelty.inner_loop import drive, inner_loop
 from monitor.novelty.pool_graph import PoolSpace
 from monitor.novelty.pseudo_labeller import PoolAnswers
+from monitor.novelty.robust.choose_questions import is_quiet
 from monitor.novelty.robust.class_posterior import ClassPosterior, pool_posterior
 from monitor.novelty.robust.graph_pseudo_labeller import GraphPseudoLabeller
 from monitor.novelty.robust.pool_belief import shifted_answers, with_shifted_classes
@@ -277,7 +278,7 @@ def test_a_shifted_pool_is_not_called_quiet_by_answers_that_knew_of_no_shift(
     labeller = replace(labeller, placed=replace(labeller.placed, above=0))
     calm = labeller.first
     moved = replace(calm, moved=enough - 1)
-    assert labeller._quiet(calm, answers)
-    assert not labeller._quiet(moved, answers)
+    assert is_quiet(labeller.placed, calm, answers)
+    assert not is_quiet(labeller.placed, moved, answers)
     others = np.setdiff1d(np.arange(len(pool)), asked)[:enough]
-    assert labeller._quiet(moved, answers.plus(others, [labels[i] for i in others]))
+    assert is_quiet(labeller.placed, moved, answers.plus(others, [labels[i] for i in others]))

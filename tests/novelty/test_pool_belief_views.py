@@ -11,7 +11,8 @@ from sklearn.metrics import roc_auc_score
 from monitor.novelty.array_types import Floats
 from monitor.novelty.detector import Detector
 from monitor.novelty.pseudo_labeller import AT_THE_END, PoolAnswers
-from monitor.novelty.robust.graph_pseudo_labeller import GraphPseudoLabeller, question_parts
+from monitor.novelty.robust.choose_questions import question_parts
+from monitor.novelty.robust.graph_pseudo_labeller import GraphPseudoLabeller
 from monitor.novelty.robust.pool_belief import (
     PlacedPool,
     PoolBelief,

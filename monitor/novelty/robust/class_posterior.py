@@ -1,9 +1,9 @@
-"""Which class every sample of a pool has after all answers, how new it is, and which classes count.
+"""Which class every sample of a pool has after all answers, and how new it is.
 
 Two witnesses: the share of each class that spreading over the graph brings to a sample, and a
 linear discriminant between all classes, old and new, which the same shares have taught. Shares know
 the neighbourhood of a sample, the discriminant knows what tells classes apart. The final score adds
-a ratio of FREs and the discriminant. A class counts once enough answers confirm it.
+a ratio of FREs and the discriminant.
 """
 
 from __future__ import annotations
@@ -389,37 +389,3 @@ def pool_lessons(
     told = list(answers.told)
     lessons[told] = shares[told]
     return lessons
-
-
-# -- whether a class rests on enough answers, and what to ask if it does not -------------------
-#
-# One answer may open a class, but one mistaken answer must not make anything invisible. A class is
-# confirmed by several people's answers that name it, unless as many answers about its neighbours
-# say something else. What resembles an unconfirmed class carries its name and stays novel.
-
-
-def confirmed_names(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers) -> frozenset[str]:
-    """The new names that people's answers about this pool confirm."""
-    return frozenset(
-        name
-        for index, name in enumerate(now.names)
-        if is_confirmed(placed, now, answers, now.known + index, len(answers.new[name]))
-    )
-
-
-def is_confirmed(
-    placed: PlacedPool, now: PoolBelief, answers: PoolAnswers, column: int, support: int
-) -> bool:
-    """Whether ``support`` answers are enough, given what was said around them in this pool."""
-    settings = placed.settings
-    if support < settings.confirm_answers:
-        return False
-    return _dissent(placed, now, answers, column) <= settings.dissent * support
-
-
-def _dissent(placed: PlacedPool, now: PoolBelief, answers: PoolAnswers, column: int) -> int:
-    """Answers of another name, or of none, about samples that lie nearest to the class."""
-    assert now.shares is not None
-    mine = {i for i in answers.told if now.shares[i].argmax() == column}
-    near = nearest_labelled(placed, now, answers)
-    return sum(found == column for row, found in near.items() if row not in mine)
