@@ -1,8 +1,9 @@
-"""The images that looked new: the latest of them, with what is known about each.
+"""The images that looked new or were settled as new, with what is known about each.
 
 Verdicts are read file by file, and each file once: it is never written twice. What became of an
 image since (a discovery brought it into a class, a person marked it as not an image) is
-joined to it here, and nowhere else in the desk.
+joined to it here, and nowhere else in the desk. Many images of a new class look known at first;
+they are here from the moment on at which their pool is settled.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from monitor.store.atomic_files import Folder
 from monitor.store.record_states import VersionState
 from monitor.store.records import ClassRow
 from monitor.store.store import Store
-from monitor.store.verdict_columns import NOVEL, read_table
+from monitor.store.verdict_columns import NEW, NOVEL, read_table
 
 LATEST = 20_000
 """Images in the gallery, the latest ones: weeks of most feeds, and some megabytes of memory."""
@@ -81,7 +83,7 @@ _OPEN = Settled()
 
 @dataclass(frozen=True, slots=True)
 class NovelImage:
-    """One image that looked new when it came."""
+    """One image that looked new when it came, or was settled as new."""
 
     id: str
     source: str
@@ -104,7 +106,7 @@ def image_key(source_id: str, image_id: str) -> str:
 
 
 class NovelImages:
-    """What looked new, at one moment of the store."""
+    """What looked new or was settled as new, at one moment of the store."""
 
     def __init__(self, table: pa.Table, given: Mapping[str, Settled]) -> None:
         self._table = table
@@ -282,7 +284,80 @@ def _novel(
         # What somebody taught after the pool was settled is newer than its verdict.
         if id not in given or one.version >= given[id].version:
             given[id] = one
-    return NovelImages(whole.slice(0, LATEST).combine_chunks(), given)
+    whole = whole.slice(0, LATEST)
+    shown = set(whole.column("id").to_pylist())
+    late = [id for id, one in given.items() if one.verdict == NEW and id not in shown]
+    names = {
+        name for files in (discovered, settled) for file in files for name in _new(place, file)
+    }
+    rows = _LATE.rows(place, verdicts, late[-LATEST:], names)
+    if rows:
+        whole = pa.concat_tables([whole, pa.Table.from_pylist(rows, schema=whole.schema)])
+    return NovelImages(whole.combine_chunks(), given)
+
+
+class _LateRows:
+    """The verdicts on images that looked known at first and were settled as new.
+
+    They lie anywhere in the files of verdicts. What was found is kept, also that there is nothing
+    to be found, so that only a settled pool makes these files be read again.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[_Place, str], dict[str, Any] | None] = {}
+        self._lock = Lock()
+
+    def rows(
+        self, place: _Place, verdicts: Sequence[str], ids: Sequence[str], names: set[str]
+    ) -> list[dict[str, Any]]:
+        """``names`` are the image ids among which they are."""
+        with self._lock:
+            missing = {id for id in ids if (place, id) not in self._found}
+            is_whole = True
+            for name in reversed(verdicts) if missing else ():
+                try:
+                    rows = _rows_named(place, name, names)
+                except FileNotFoundError:  # merged into another one since it was listed
+                    is_whole = False
+                    continue
+                for row in rows:
+                    if row["id"] in missing:
+                        missing.remove(row["id"])
+                        self._found[place, row["id"]] = row
+                if not missing:
+                    break
+            if is_whole:
+                self._found |= {(place, id): None for id in missing}
+            wanted = {(place, id): self._found.get((place, id)) for id in ids}
+            self._found = {
+                key: row for key, row in self._found.items() if key[0] != place or key in wanted
+            }
+        return [row for row in wanted.values() if row is not None]
+
+
+_LATE = _LateRows()
+
+
+def _rows_named(place: _Place, name: str, images: set[str]) -> list[dict[str, Any]]:
+    table = read_table(place.folder, name, [*_COLUMNS, "same_as"])
+    named = pc.is_in(table.column("image_id"), value_set=pa.array(sorted(images), pa.string()))
+    wanted = table.filter(pc.and_(named, table.column("same_as").is_null()))
+    rows: list[dict[str, Any]] = _with_ids(wanted.drop_columns(["same_as"])).to_pylist()
+    return rows
+
+
+@lru_cache(maxsize=1024)
+def _new(place: _Place, name: str) -> frozenset[str]:
+    """The ids that the feed gives to the images which one file says are new."""
+    is_settled = name.startswith("settled/")
+    columns = ["image_id", "verdict"] if is_settled else ["image_id"]
+    try:
+        table = read_table(place.folder, name, columns)
+    except FileNotFoundError:
+        return frozenset()
+    if is_settled:
+        table = table.filter(pc.equal(table.column("verdict"), NEW))
+    return frozenset(table.column("image_id").to_pylist())
 
 
 @lru_cache(maxsize=FILES)

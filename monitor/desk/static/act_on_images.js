@@ -66,8 +66,7 @@ async function undo(of) {
 const report = (error) => toast(error instanceof Refused ? error.message : "The desk cannot be reached.", { tone: "warn" });
 
 function nameThese() {
-  const title = targets.length > 1 ? `What are these ${targets.length} images?` : "What is it?";
-  askName(title, (one) => tell("class", one.id || one.name).catch(report));
+  askName(targets.length, (one) => tell("class", one.id || one.name).catch(report));
 }
 
 /** Known classes, those that the images look nearest to first. */
@@ -79,6 +78,7 @@ function theseAreKnown() {
   list.replaceChildren(...order.map((one) => one.closest("label")));
   order[0]?.click();
   const dialog = document.getElementById("known-dialog");
+  document.getElementById("known-title").textContent = targets.length > 1 ? `Which known class are these ${targets.length} images?` : "Which known class is it?";
   openDialog(dialog, async () => {
     const chosen = list.querySelector(":checked");
     await tell("class", chosen.dataset.class);

@@ -1,7 +1,7 @@
 // The gallery: thousands of images in one list, of which only those in view are in the page.
 
 import { Refused, localTimes, moment, send, toast } from "./common.js";
-import { chooseLarge, isLarge, setUpLarge, showLarge } from "./large_view.js";
+import { chooseLarge, isLarge, largeKey, setUpLarge, showLarge } from "./large_view.js";
 import { actingKey, setTargets, setUp } from "./act_on_images.js";
 
 const PAGE = 200;
@@ -74,7 +74,14 @@ function fillSources(sources) {
 function summary() {
   document.getElementById("gallery-count").textContent = total === 1 ? "1 image" : `${total.toLocaleString()} images`;
   document.getElementById("gallery-empty").hidden = total > 0;
+  document.getElementById("gallery-why").textContent = whyNothing();
   place.hidden = !total;
+}
+
+/** Why the list is empty: nothing was there, or nothing of what was chosen. */
+function whyNothing() {
+  if ([...filters()].some(([name]) => name !== "order")) return "No image is like that. Choose fewer filters.";
+  return "Nothing that looked new is open now. Choose another outcome to see what was found earlier.";
 }
 
 async function restart() {
@@ -165,11 +172,13 @@ function make(item, index) {
   const picture = Object.assign(document.createElement("img"), { alt: `Image ${item.image} of ${item.source}, ${item.words}`, decoding: "async", draggable: false });
   const words = document.createElement("span");
   words.className = "meta";
+  // What looked known at first has no score to show: it was found to be new later.
+  const said = item.class_name ?? (item.settled === "new" ? "found to be new" : null);
   words.append(
     Object.assign(document.createElement("span"), { className: "from", textContent: item.source }),
-    Object.assign(document.createElement("span"), { className: item.class_name ? "ratio" : item.ratio >= 1.6 ? "ratio far" : "ratio", textContent: item.class_name ?? item.words }),
+    Object.assign(document.createElement("span"), { className: !said && item.ratio >= 1.6 ? "ratio far" : "ratio", textContent: said ?? item.words }),
   );
-  if (!item.class_name) words.lastChild.append(Object.assign(document.createElement("span"), { className: "number", textContent: ` ${item.ratio.toFixed(2)}` }));
+  if (!said) words.lastChild.append(Object.assign(document.createElement("span"), { className: "number", textContent: ` ${item.ratio.toFixed(2)}` }));
   node.append(picture, words);
   if (mayAnswer) node.append(Object.assign(document.createElement("span"), { className: "pick", ariaHidden: "true" }));
   node.title = [item.captured_at ? moment(item.captured_at) : null, `score ${item.ratio.toFixed(2)}`, item.nearest ? `nearest ${item.nearest}` : null].filter(Boolean).join(" · ");
@@ -256,11 +265,20 @@ document.addEventListener("keydown", (event) => {
   if (keys[key]) {
     event.preventDefault();
     keys[key](event);
-  } else if (actingKey(key)) event.preventDefault();
+  } else if (isLarge() ? largeKey(key) : actingKey(key)) event.preventDefault();
 });
 
 setUp(restart, () => setChosen([]));
-setUpLarge({ step: (by) => move(by, false), choose: toggle, isChosen: (item) => chosen.has(item.id) });
+setUpLarge({
+  step: (by) => move(by, false),
+  choose: toggle,
+  isChosen: (item) => chosen.has(item.id),
+  count: (item) => new Set([...chosen.keys(), item.id]).size,
+  act: (item, key) => {
+    if (!chosen.has(item.id)) toggle(item);
+    actingKey(key);
+  },
+});
 place.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
 new ResizeObserver(() => arrange()).observe(place);
 const NAMES = ["source", "class", "since", "until", "least", "order", "settled"];

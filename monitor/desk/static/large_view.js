@@ -5,9 +5,12 @@ import { moment, send } from "./common.js";
 const dialog = document.getElementById("large");
 const image = document.getElementById("large-image");
 let shown = null;
-let moves = { step: () => {}, choose: () => {}, isChosen: () => false };
+let moves = { step: () => {}, choose: () => {}, isChosen: () => false, count: () => 1, act: () => {} };
 
-/** `step(by)` goes to another image, `choose(item)` chooses it or not, `isChosen(item)`. */
+/**
+ * `step(by)` goes to another image, `choose(item)` chooses it or not, `isChosen(item)`; `act(item, key)`
+ * does what the key means to it and to what is chosen beside it, `count(item)` of them together.
+ */
 export function setUpLarge(found) {
   moves = found;
 }
@@ -58,6 +61,16 @@ function showChosen() {
   const is = moves.isChosen(shown);
   button.setAttribute("aria-pressed", is);
   button.textContent = is ? "Chosen ✓" : "Choose it";
+  const count = moves.count(shown);
+  document.getElementById("large-name").textContent = count > 1 ? `Name these ${count}…` : "Name it…";
+}
+
+/** Keys that teach, for the image that is shown; whether the key was one of them. */
+export function largeKey(key) {
+  if (!"nkb".includes(key) || !document.getElementById("large-name")) return false;
+  dialog.close();
+  moves.act(shown, key);
+  return true;
 }
 
 export function chooseLarge() {
@@ -68,6 +81,7 @@ export function chooseLarge() {
 dialog.addEventListener("click", (event) => {
   if (event.target === dialog || event.target === image) dialog.close();
   if (event.target.closest("#large-choose")) chooseLarge();
+  if (event.target.closest("#large-name")) largeKey("n");
   if (event.target.closest("#large-before")) moves.step(-1);
   if (event.target.closest("#large-after")) moves.step(1);
 });

@@ -1,7 +1,7 @@
 // The map of a pool: images that look alike lie together. Drawn on a canvas, chosen with a lasso.
 
 import { Refused, moment, send, toast } from "./common.js";
-import { chooseLarge, isLarge, setUpLarge, showLarge } from "./large_view.js";
+import { chooseLarge, isLarge, largeKey, setUpLarge, showLarge } from "./large_view.js";
 import { actingKey, setTargets, setUp } from "./act_on_images.js";
 
 const RADIUS = 4;
@@ -317,7 +317,7 @@ document.addEventListener("keydown", (event) => {
   if (keys[key]) {
     event.preventDefault();
     keys[key](event);
-  } else if (actingKey(key)) event.preventDefault();
+  } else if (isLarge() ? largeKey(key) : actingKey(key)) event.preventDefault();
 });
 
 // -- loading ------------------------------------------------------------------------------------
@@ -340,7 +340,17 @@ async function load() {
 
 if (pool) {
   setUp(() => load().catch(() => {}), () => setChosen([]));
-  setUpLarge({ step: (by) => step(by, 0), choose: (item) => toggle(points.find((one) => one.id === item.id)), isChosen: (item) => chosen.has(item.id) });
+  const pointOf = (item) => points.find((one) => one.id === item.id);
+  setUpLarge({
+    step: (by) => step(by, 0),
+    choose: (item) => toggle(pointOf(item)),
+    isChosen: (item) => chosen.has(item.id),
+    count: (item) => new Set([...chosen.keys(), item.id]).size,
+    act: (item, key) => {
+      if (!chosen.has(item.id)) toggle(pointOf(item));
+      actingKey(key);
+    },
+  });
   readColours();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     readColours();
