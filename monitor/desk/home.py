@@ -160,12 +160,14 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _pool(pool: Pool, full: int, words: str) -> PoolView:
+    # What was found when the pool was examined, as the history says it; before, what came.
+    novel = pool.evidence.get("novel")
     return PoolView(
         id=pool.id,
         state=str(pool.state),
         size=pool.size,
         full=full,
-        novel=pool.above,
+        novel=sum(novel.values()) if isinstance(novel, Mapping) else pool.above,
         since=pool.opened_at,
         words=words,
     )
@@ -177,4 +179,8 @@ def _why(evidence: Mapping[str, object]) -> str:
     shifted = evidence.get("shifted")
     if isinstance(shifted, Sequence) and shifted:
         return f"{', '.join(map(str, shifted))} looks different lately"
-    return "more looks new than chance explains"
+    sources = evidence.get("sources")
+    where = (
+        f" at {', '.join(map(str, sources))}" if isinstance(sources, Sequence) and sources else ""
+    )
+    return f"more looks new{where} than chance explains"

@@ -62,7 +62,7 @@ class RoundOutcome:
 
 
 def monitor_seen(tx: Transaction) -> datetime | None:
-    """When the monitor last gave a sign of life; None if it never ran or has stopped."""
+    """When the monitor last gave a sign of life; None if it never ran."""
     note: Mapping[str, Any] = tx.notes.get("monitor", "coordinator", {}) or {}
     seen = note.get("seen_at")
     return datetime.fromisoformat(seen) if seen else None
@@ -70,7 +70,11 @@ def monitor_seen(tx: Transaction) -> datetime | None:
 
 def is_alive(tx: Transaction) -> bool:
     seen = monitor_seen(tx)
-    return seen is not None and tx.now - seen < ALIVE
+    if seen is None or tx.now - seen >= ALIVE:
+        return False
+    # A monitor that was stopped has said so; one that was killed has not.
+    last = next(iter(tx.events.latest(kinds=("monitor.started", "monitor.stopped"), limit=1)), None)
+    return last is None or last.kind == "monitor.started" or last.at < seen
 
 
 def in_progress(tx: Transaction) -> str | None:

@@ -53,7 +53,7 @@ def why_asked(
     if suspect is not None and nearest is not None and suspect != nearest:
         return f"Between two classes: {suspect} or {nearest}?"
     if evidence.get("probe"):
-        return "A spot check: of the latest images, this one looks newest."
+        return "A spot check of a quiet time: one of its most unusual images."
     if suspect is not None:
         return f"Looks like {suspect}, but not sure enough."
     if ratio > 1:

@@ -122,6 +122,24 @@ def test_each_question_says_why_it_is_asked(browser: Browser) -> None:
     assert card == "Looks new: nothing known looks like it."
 
 
+def test_without_a_suggestion_the_most_similar_class_is_one_click_away(
+    browser: Browser, state: Path
+) -> None:
+    browser.visit()
+    assert browser.text(".answers .other") == "n\nSomething else…"
+    assert "What are these? most like" in browser.text('.group[data-suspect=""] h2')
+    browser.click('.card[data-suspect=""]')
+    wanted = browser.one(".card.current")
+    question, nearest = (
+        int(str(wanted.get_attribute("data-id"))),
+        wanted.get_attribute("data-nearest"),
+    )
+    number = 1 + browser.palette().index(str(nearest))
+    assert browser.text(".answers .other") == f"{number}\nIt is {nearest}"
+    browser.click(".answers .other")
+    browser.until(lambda: answers(state) == {question: nearest})
+
+
 def test_when_a_round_ends_the_page_says_what_came_of_it(browser: Browser, state: Path) -> None:
     browser.visit()
     browser.press("g")

@@ -87,6 +87,27 @@ def test_the_questions_of_a_week_are_used_up(store: Store) -> None:
 
 def test_a_monitor_that_does_not_run_examines_nothing(store: Store) -> None:
     world.ask(store, 4, pool=2)
+    words = "1 full pool waits for the monitor, which is not running; start it"
+    with store.transaction() as tx:
+        tx.events.append("monitor.stopped", {"owner": "somebody"})
+    assert words in home(store), "its last sign of life is seconds old, but it said goodbye"
+    give_sign_of_life(store)
+    assert words not in home(store)
     with store.transaction() as tx:
         tx.notes.delete("monitor", "coordinator")
-    assert "1 full pool waits for the monitor, which is not running; start it" in home(store)
+    assert words in home(store)
+
+
+def test_home_counts_what_was_found_when_a_pool_was_examined(store: Store) -> None:
+    pool = fill(store)
+    evidence = {"novel": {"cam-1": 55, "cam-2": 12}, "sources": ["cam-1"]}
+    with store.transaction() as tx:
+        tx.pools.begin_asking(pool, budget=3, detector_version=1, evidence=evidence)
+    text = home(store)
+    assert "<b>67</b> of 0 images look new" in text
+    assert "more looks new at cam-1 than chance explains" in text
+
+
+def test_who_begins_is_told_what_comes_first(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "nothing") as store:
+        assert "<code>conclad fit --data FILES</code>, then" in home(store)

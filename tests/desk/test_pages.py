@@ -26,6 +26,7 @@ def test_two_classes_become_one_and_the_version_arrives(browser: Browser, state:
     browser.until(lambda: browser.is_open("#merge-dialog"))
     browser.one('#merge-names input[value="c2"]').click()
     browser.until(lambda: "forest: 0 of the latest" in browser.text("#merge-means"))
+    assert len(browser.all("#merge-means li")) == 1, "the other choice is not left behind"
     browser.click('#merge-dialog [type="submit"]')
     browser.until(lambda: "Detector version 2 is in use" in browser.toasts())
     with Store.open(state) as store, store.reading() as tx:
@@ -198,6 +199,8 @@ def test_home_tells_what_goes_on(driver: webdriver.Chrome, seen: Path) -> None:
 def test_a_phone_reaches_every_page(browser: Browser, path: str) -> None:
     browser.resize(PHONE)
     browser.visit(path)
+    browser.until(lambda: browser.text("#open-count") == "20")
+    assert browser.one(".top").size["height"] < 50, "the pages take one line, counts or not"
     links = [one for one in browser.all(".top a") if one.is_displayed()]
     assert {str(one.get_attribute("href")).rpartition("/")[2] for one in links} == {
         *("", "questions", "images", "map", "classes", "history", "api")

@@ -36,11 +36,12 @@ function retire(card) {
 /** What a change would mean, before it is made. */
 async function consequences(place, cards, sentences) {
   const list = document.getElementById(place);
+  const asked = cards.map((card) => card.dataset.class).join();
   list.replaceChildren();
-  for (const card of cards) {
-    const found = await send("GET", `/api/classes/${card.dataset.class}/impact`);
-    list.append(...[sentences(found)].flat().map(item));
-  }
+  list.dataset.asked = asked;
+  const found = await Promise.all(cards.map((card) => send("GET", `/api/classes/${card.dataset.class}/impact`)));
+  // Another name may have been chosen meanwhile: its own answers are on their way.
+  if (list.dataset.asked === asked) list.replaceChildren(...found.flatMap(sentences).map(item));
 }
 
 function merge() {

@@ -29,7 +29,7 @@ async function change(kind, version) {
   if (kind !== "refuse" && current) {
     const found = await send("GET", `/api/versions/${current}/diff/${version}`);
     list.replaceChildren(
-      ...found.sentences.map((text) => Object.assign(document.createElement("li"), { textContent: text })),
+      ...[...found.sentences, "You can take it back right after."].map((text) => Object.assign(document.createElement("li"), { textContent: text })),
     );
   }
 }

@@ -20,10 +20,13 @@ export function setKnown(classes) {
 
 const find = (name) => known.find((one) => one.name === name);
 
-/** Ask; `take` is given {id, name}, where the id is empty for a new class. */
-export function askName(title, take) {
+/** Ask about `count` images; `take` is given {id, name}, where the id is empty for a new class. */
+export function askName(count, take) {
+  const many = count > 1;
+  const title = many ? `What are these ${count} images?` : "What is it?";
   let nearly = null;
   document.getElementById("naming-title").textContent = title;
+  document.getElementById("naming-label").textContent = `${many ? "Their" : "Its"} name: one that exists, or a new one`;
   input.value = "";
   const tell = () => {
     nearly = null;
@@ -49,7 +52,7 @@ export function askName(title, take) {
       const { similar } = await send("GET", `/api/classes/similar?name=${encodeURIComponent(typed)}`);
       if (similar.length) {
         nearly = similar[0];
-        hint.textContent = `There is already “${nearly}”. Enter uses it.`;
+        hint.textContent = `There is already “${nearly}”. Is it the same?`;
         hint.className = "hint warn";
         go.textContent = `Use “${nearly}”`;
         other.textContent = `No, “${typed}” is another class`;

@@ -46,6 +46,7 @@ function showTargets() {
   for (const place of document.querySelectorAll(".accept-word")) {
     place.textContent = suggested ? `${many ? `All ${found.length}: ` : "Yes, "}${suggested.name}` : "Give it a name…";
   }
+  showOther(suggested ? null : nearestOf(found), suggested, many);
   for (const button of document.querySelectorAll("[data-do]")) {
     button.disabled = !found.length && button.dataset.do !== "undo";
   }
@@ -64,6 +65,26 @@ function suggestion(found) {
   const first = found[0]?.dataset;
   if (!first?.suspect || found.some((card) => card.dataset.suspect !== first.suspect)) return null;
   return { name: first.suspect, id: first.suspectId };
+}
+
+/** The known class that all of them look most like; null when they differ. */
+function nearestOf(found) {
+  const first = found[0]?.dataset;
+  if (!first?.nearestId || found.some((card) => card.dataset.nearestId !== first.nearestId)) return null;
+  return { name: first.nearest, id: first.nearestId };
+}
+
+/** The second large button: where nothing is suggested, the class that it looks most like. */
+function showOther(nearest, suggested, many) {
+  const number = nearest && [...document.querySelectorAll("#palette .class")].findIndex((one) => one.dataset.class === nearest.id) + 1;
+  for (const button of document.querySelectorAll(".other")) {
+    button.hidden = !suggested && !nearest;
+    button.dataset.do = nearest ? "nearest" : "new";
+    button.querySelector(".other-word").textContent = nearest ? `${many ? "All are" : "It is"} ${nearest.name}` : "Something else…";
+    const key = button.querySelector("kbd");
+    if (key) key.textContent = nearest ? number : "n";
+    if (key) key.hidden = Boolean(nearest) && !(number >= 1 && number <= 9);
+  }
 }
 
 /** Numbers keep their meaning while somebody works: classes stay where they were first seen. */
@@ -205,8 +226,7 @@ function name() {
   const found = targets();
   if (!found.length) return;
   closeZoom();
-  const title = found.length > 1 ? `What are these ${found.length} images?` : "What is it?";
-  askName(title, (one) => answer(found, "class", one.id || one.name, one.name));
+  askName(found.length, (one) => answer(found, "class", one.id || one.name, one.name));
 }
 
 // -- keys and clicks ----------------------------------------------------------------------------
@@ -214,6 +234,10 @@ function name() {
 const actions = {
   accept,
   new: name,
+  nearest: () => {
+    const nearest = nearestOf(targets());
+    if (nearest) answer(targets(), "class", nearest.id, nearest.name);
+  },
   skip,
   undo: () => undo(),
   zoom,
