@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from actors.batch_retries import RETRY_SECONDS, BatchRetries, LossRecord
-from actors.batches_in_flight import BatchesInFlight, BatchInFlight, PendingBatches, Stage
+from actors.batches_in_flight import BatchesInFlight, BatchInFlight, Stage
 from actors.coordinator_lease import record_attempt, record_survival
 from actors.event_sentences import Listener, MonitorMessage
 from actors.worker_pool import Done, WorkerPool
@@ -28,7 +28,7 @@ from monitor.feed.new_files import FeedWatch, Sight
 from monitor.jobs.from_config import columns_of, feed_storage_of
 from monitor.novelty.fingerprint import Fingerprint
 from monitor.outages import Outages
-from monitor.pipeline.file_intake import FileIntake, IntakeResult, quarantine_file
+from monitor.pipeline.file_intake import FileIntake, IntakeResult, PendingBatches, quarantine_file
 from monitor.pipeline.worker_tasks import EmbedBatch
 from monitor.store import Store
 from monitor.store.records import Lease
@@ -77,7 +77,7 @@ class BatchFeeder:
         self.retries = BatchRetries(
             store, lease, self.in_flight, tries=config.run.tries, listener=listener
         )
-        self._pending = PendingBatches(store, self.in_flight)
+        self._pending = PendingBatches(store, under_way=self.in_flight.ids)
         self._watch = FeedWatch(self._source, seconds=config.run.poll_seconds)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="listing")
         self._listing: Future[Sight] | None = None

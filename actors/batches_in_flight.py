@@ -1,20 +1,16 @@
-"""Batches between the ledger and their commit: those under way, and those that come next."""
+"""Batches between the ledger and their commit."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, KeysView, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from actors.batch_retries import LossRecord
 from monitor.feed.batch_plan import PlannedBatch
-from monitor.store import ScoredBatch, Store
-from monitor.store.records import Batch, FileRow
-
-#: Batches that are read at once: enough that quick workers do not ask the ledger every time.
-READ_AHEAD = 512
+from monitor.store import ScoredBatch
+from monitor.store.records import Batch
 
 
 class Stage(Enum):
@@ -93,6 +89,11 @@ class BatchesInFlight:
     def __iter__(self) -> Iterator[BatchInFlight]:
         return iter(self._batches.values())
 
+    @property
+    def ids(self) -> KeysView[int]:
+        """Their numbers; a view, which follows what is added and removed."""
+        return self._batches.keys()
+
     def add(self, one: BatchInFlight) -> None:
         self._batches[one.batch.id] = one
 
@@ -100,7 +101,8 @@ class BatchesInFlight:
         """Put the parts of a batch in its place, so that the order stays that of the ledger."""
         before = list(self._batches.values())
         after = [p for one in before for p in (parts if one.batch.id == batch_id else (one,))]
-        self._batches = {one.batch.id: one for one in after}
+        self._batches.clear()
+        self._batches.update((one.batch.id, one) for one in after)
 
     def get(self, batch_id: int) -> BatchInFlight | None:
         return self._batches.get(batch_id)
@@ -122,48 +124,3 @@ class BatchesInFlight:
             if one.stage is not stage:
                 return
             yield one
-
-
-class PendingBatches:
-    """The batches that come next, with their files: the ledger, read some way ahead.
-
-    >>> import tempfile
-    >>> with Store.open(tempfile.mkdtemp()) as store:
-    ...     PendingBatches(store, BatchesInFlight()).take(3)
-    []
-    """
-
-    def __init__(self, store: Store, in_flight: BatchesInFlight) -> None:
-        self._store, self._in_flight = store, in_flight
-        self._ahead: deque[tuple[Batch, FileRow]] = deque()
-        self._has_more = True
-
-    def read_again(self) -> None:
-        """The ledger may hold more than when it was last read."""
-        self._has_more = True
-
-    def has(self, count: int) -> bool:
-        """Whether so many batches wait."""
-        if len(self._ahead) < count and self._has_more:
-            self._read(count)
-        return len(self._ahead) >= count
-
-    def take(self, count: int) -> list[tuple[Batch, FileRow]]:
-        """So many of the next batches, or as many as there are; the caller puts them in flight."""
-        self.has(count)
-        return [self._ahead.popleft() for _ in range(min(count, len(self._ahead)))]
-
-    def remove_file(self, file_id: int) -> None:
-        """Forget the batches of a file that was quarantined."""
-        self._ahead = deque(pair for pair in self._ahead if pair[0].file_id != file_id)
-
-    def _read(self, count: int) -> None:
-        limit = max(count, READ_AHEAD) + len(self._in_flight)
-        known = {file.id: file for _, file in self._ahead}
-        with self._store.reading() as tx:
-            found = tx.batches.pending(limit)
-            batches = [batch for batch in found if self._in_flight.get(batch.id) is None]
-            missing = {batch.file_id for batch in batches} - set(known)
-            known |= {file.id: file for file in tx.files.get_many(missing)}
-        self._ahead = deque((batch, known[batch.file_id]) for batch in batches)
-        self._has_more = len(found) == limit

@@ -26,9 +26,15 @@ from monitor.jobs.from_config import (
 from monitor.jobs.score_batch import corrections_revision, read_corrections
 from monitor.novelty.detector import Detector
 from monitor.novelty.fingerprint import Fingerprint
-from monitor.pipeline.embedder_and_querier_tools import BatchEmbedder, ThumbnailReader
 from monitor.pipeline.pool_steps import CurrentDetector
-from monitor.pipeline.worker_tasks import ROLES, Role, Task, UpdaterTools
+from monitor.pipeline.worker_tasks import (
+    ROLES,
+    BatchEmbedder,
+    Role,
+    Task,
+    ThumbnailReader,
+    UpdaterTools,
+)
 from monitor.store import Store, Transaction
 from monitor.store.records import Version
 

@@ -39,7 +39,7 @@ from monitor.backbones.engine import Engine, open_engine
 from monitor.feed.batch_plan import plan_batches
 from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.input_contract import Columns
-from monitor.pipeline.embedder_and_querier_tools import BatchEmbedder
+from monitor.pipeline.worker_tasks import BatchEmbedder
 from tests.feed import bombs
 from tests.feed.make import encoded, picture
 

@@ -13,7 +13,7 @@ from monitor.feed.errors import FeedError
 from monitor.feed.feed_storage import FeedStorage
 from monitor.images.thumbnail import SIDE
 from monitor.jobs.from_config import columns_of, decoding_of
-from monitor.pipeline.embedder_and_querier_tools import ThumbnailReader
+from monitor.pipeline.worker_tasks import ThumbnailReader
 
 LARGE = 1280
 """Pixels of the longer side of a large view: a screen's worth."""

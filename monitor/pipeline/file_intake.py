@@ -1,9 +1,10 @@
-"""From a listing of the feed to batches in the ledger."""
+"""From a listing of the feed to batches in the ledger, and those that come next."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -16,7 +17,7 @@ from monitor.store import Store, Transaction
 from monitor.store.atomic_files import declare
 from monitor.store.ledger import FilePlan, Listing
 from monitor.store.record_states import FileState
-from monitor.store.records import FileRow, FileStat, Lease
+from monitor.store.records import Batch, FileRow, FileStat, Lease
 
 declare(
     "intake.before_register", "intake.after_register", "intake.before_plan", "intake.after_plan"
@@ -30,6 +31,9 @@ KEPT_IN_ORDER = timedelta(minutes=2)
 
 #: One that stays away for so long while others are read is set aside: uploads and mounts take less.
 ALONE = timedelta(minutes=10)
+
+#: Batches that are read at once: enough that quick workers do not ask the ledger every time.
+READ_AHEAD = 512
 
 #: A hash that no footer has.
 _OTHER = "other"
@@ -225,3 +229,50 @@ class FileIntake:
             return False
         self._waiting[file.id] = waiting
         return True
+
+
+class PendingBatches:
+    """The batches that come next, with their files: the ledger, read some way ahead.
+
+    ``under_way`` are the numbers of those that were taken and are not committed yet, at any time.
+
+    >>> import tempfile
+    >>> with Store.open(tempfile.mkdtemp()) as store:
+    ...     PendingBatches(store, under_way=()).take(3)
+    []
+    """
+
+    def __init__(self, store: Store, *, under_way: Collection[int]) -> None:
+        self._store, self._under_way = store, under_way
+        self._ahead: deque[tuple[Batch, FileRow]] = deque()
+        self._has_more = True
+
+    def read_again(self) -> None:
+        """The ledger may hold more than when it was last read."""
+        self._has_more = True
+
+    def has(self, count: int) -> bool:
+        """Whether so many batches wait."""
+        if len(self._ahead) < count and self._has_more:
+            self._read(count)
+        return len(self._ahead) >= count
+
+    def take(self, count: int) -> list[tuple[Batch, FileRow]]:
+        """So many of the next batches, or as many as there are; from here on they are under way."""
+        self.has(count)
+        return [self._ahead.popleft() for _ in range(min(count, len(self._ahead)))]
+
+    def remove_file(self, file_id: int) -> None:
+        """Forget the batches of a file that was quarantined."""
+        self._ahead = deque(pair for pair in self._ahead if pair[0].file_id != file_id)
+
+    def _read(self, count: int) -> None:
+        limit = max(count, READ_AHEAD) + len(self._under_way)
+        known = {file.id: file for _, file in self._ahead}
+        with self._store.reading() as tx:
+            found = tx.batches.pending(limit)
+            batches = [batch for batch in found if batch.id not in self._under_way]
+            missing = {batch.file_id for batch in batches} - set(known)
+            known |= {file.id: file for file in tx.files.get_many(missing)}
+        self._ahead = deque((batch, known[batch.file_id]) for batch in batches)
+        self._has_more = len(found) == limit

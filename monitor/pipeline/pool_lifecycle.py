@@ -16,7 +16,6 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from monitor.config import Config
-from monitor.pipeline.embedder_and_querier_tools import RowThumbnail
 from monitor.pipeline.finish_pool import PoolSettlement
 from monitor.pipeline.inner_loop_driver import LoopConclusion, RoundToAsk
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory
@@ -59,10 +58,11 @@ from monitor.pipeline.worker_tasks import (
     InspectPool,
     PoolTask,
     RenderThumbnails,
+    RowThumbnail,
     SettlePool,
 )
 from monitor.store import Store
-from monitor.store.atomic_files import declare, fault_point
+from monitor.store.atomic_files import declare
 from monitor.store.errors import (
     BudgetExceeded,
     ClassNameTaken,
@@ -74,12 +74,9 @@ from monitor.store.exemplars import want_pictures
 from monitor.store.pool_transitions import PoolEvent, PoolState
 from monitor.store.records import Count, Lease, Pool
 
-#: Steps that are one transaction each.
-_STEPS = ("close", "decide", "close_round", "give_up", "attach")
+#: Steps that are one transaction each; versions and settled verdicts are committed by the store.
+_STEPS = ("close", "decide", "ask", "close_round", "give_up", "attach")
 declare(*(f"pool.{when}_{step}" for step in _STEPS for when in ("before", "after")))
-declare("pool.after_thumbnails", "pool.in_ask", "pool.after_ask")
-declare("pool.before_conclude", "pool.after_conclude")
-declare("pool.before_settle", "pool.after_growth", "pool.after_settle")
 
 #: A result that does not fit what people did meanwhile is computed again so often. They cannot be
 #: quicker for ever: after that something else is wrong, and the feed must go on.
@@ -391,8 +388,7 @@ class PoolLifecycle:
         chosen, self._chosen = self._chosen[1], None
         samples = self._read(task.pool_id)
         digests = store_thumbnails(self._store, rendered)
-        fault_point("pool.after_thumbnails")
-        with self._store.transaction(self._lease) as tx:
+        with self._store.step("pool", "ask", self._lease) as tx:
             asked = [
                 samples.sample(index, suggestion(tx, guess, current.detector), digest)
                 for index, guess, digest in zip(
@@ -401,13 +397,11 @@ class PoolLifecycle:
             ]
             report_swapped(tx, task.pool_id, task.rows, rendered)
             opened = open_round(tx, task.pool_id, chosen.round, asked)
-            fault_point("pool.in_ask")
             taught = taught_samples(self._store, tx, task.pool_id, samples)
             answer_from_lessons(tx, opened, chosen.samples, taught, current.detector)
             if self._oracle:
                 for question, one in zip(opened, rendered, strict=True):
                     answer_from_column(tx, question, one.label, current.detector)
-        fault_point("pool.after_ask")
 
     def _conclude(
         self,
@@ -415,7 +409,6 @@ class PoolLifecycle:
         found: LoopConclusion,
         current: CurrentDetector,
     ) -> None:
-        fault_point("pool.before_conclude")
         if found.detector is None and found.provisional:
             self._give_up(task.pool_id, self._unanswered())
         elif found.detector is None:
@@ -427,13 +420,11 @@ class PoolLifecycle:
             publish_version(
                 self._store, found, samples, current.number, self._config.gate, self._lease
             )
-        fault_point("pool.after_conclude")
 
     def _settle(self, task: SettlePool, found: PoolSettlement, current: CurrentDetector) -> None:
         if task.version != current.number:
             return
         samples = self._read(task.pool_id)
-        fault_point("pool.before_settle")
         version = current.number
         try:
             published = publish_growth(
@@ -442,12 +433,10 @@ class PoolLifecycle:
         except WrongState:
             # A person changed the detector in the same moment: settle with the one in use.
             return
-        fault_point("pool.after_growth")
         with self._store.reading() as tx:
             names = class_names(tx)
         version = published.number if published else version
         commit_settlement(self._store, found, samples, version, names, self._lease)
-        fault_point("pool.after_settle")
 
     def _attach(self, task: RenderThumbnails, rendered: Sequence[RowThumbnail]) -> None:
         """Show what was concluded without people, so that they can contradict it."""

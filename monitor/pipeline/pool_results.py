@@ -20,7 +20,6 @@ import numpy as np
 from monitor.config.schema import GateSection
 from monitor.novelty.class_growth import GrownClass
 from monitor.novelty.inner_loop import Discovery
-from monitor.pipeline.embedder_and_querier_tools import RowThumbnail
 from monitor.pipeline.finish_pool import PoolSettlement
 from monitor.pipeline.pool_samples import (
     PoolSamples,
@@ -30,6 +29,7 @@ from monitor.pipeline.pool_samples import (
 )
 from monitor.pipeline.pool_steps import accept_shift
 from monitor.pipeline.version_gate import objection
+from monitor.pipeline.worker_tasks import RowThumbnail
 from monitor.store import (
     NewClass,
     Occurrence,

@@ -24,11 +24,11 @@ from monitor.novelty.drift.source_state import packed, unpacked
 from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.trigger_decision import Decision, TriggerState
 from monitor.novelty.trigger.trigger_settings import TriggerSettings
-from monitor.pipeline.embedder_and_querier_tools import RowThumbnail
 from monitor.pipeline.finish_pool import SettlementInput
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput
 from monitor.pipeline.pool_inspection import PoolInspection
 from monitor.pipeline.pool_samples import PoolSamples, discovered_samples, taught_samples
+from monitor.pipeline.worker_tasks import RowThumbnail
 from monitor.store import Store, Transaction
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import NotFound

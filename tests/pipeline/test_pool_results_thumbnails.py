@@ -12,7 +12,6 @@ import pytest
 
 from monitor.novelty.inner_loop import Discovery
 from monitor.novelty.pseudo_labeller import AT_THE_END, PseudoLabel
-from monitor.pipeline.embedder_and_querier_tools import RowThumbnail
 from monitor.pipeline.inner_loop_driver import LoopConclusion
 from monitor.pipeline.pool_results import (
     MOST,
@@ -22,6 +21,7 @@ from monitor.pipeline.pool_results import (
     store_thumbnails,
 )
 from monitor.pipeline.pool_samples import PoolSamples
+from monitor.pipeline.worker_tasks import RowThumbnail
 from monitor.store import Store, check, purge
 from monitor.store.exemplars import exemplars_of, want_pictures
 from monitor.store.record_states import ClassOrigin

@@ -14,7 +14,7 @@ from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.input_contract import Columns
 from monitor.images.decode import Decoding
 from monitor.images.image_identity import image_digest
-from monitor.pipeline.embedder_and_querier_tools import ThumbnailReader
+from monitor.pipeline.worker_tasks import ThumbnailReader
 from monitor.store import Store
 from tests.actors.story import tell_story
 from tests.feed.make import encoded, picture, table, write

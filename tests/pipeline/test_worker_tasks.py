@@ -18,13 +18,13 @@ from monitor.novelty.detector import Detector
 from monitor.novelty.drift.drift_settings import DriftSettings
 from monitor.novelty.trigger import measure_pool_novelty
 from monitor.novelty.trigger.measure_pool_novelty import PoolNovelty, measure_novelty
-from monitor.pipeline.embedder_and_querier_tools import BatchEmbedder
 from monitor.pipeline.finish_pool import SettlementInput
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput, RoundToAsk
 from monitor.pipeline.pool_inspection import SourceHistory
 from monitor.pipeline.worker_tasks import (
     ROLES,
     AdvanceInnerLoop,
+    BatchEmbedder,
     ClusterPool,
     EmbedBatch,
     InspectPool,

@@ -16,10 +16,9 @@ from monitor.feed.feed_storage import FeedFile
 from monitor.feed.input_contract import RowIdentity
 from monitor.jobs.score_batch import EmbeddedBatch, score_batch
 from monitor.novelty.detector import Detector
-from monitor.pipeline.embedder_and_querier_tools import RowThumbnail
 from monitor.pipeline.pool_lifecycle import Advanced, PoolLifecycle
 from monitor.pipeline.pool_steps import CurrentDetector
-from monitor.pipeline.worker_tasks import PoolTask, RenderThumbnails, UpdaterTools
+from monitor.pipeline.worker_tasks import PoolTask, RenderThumbnails, RowThumbnail, UpdaterTools
 from monitor.store import (
     NewClass,
     Store,

@@ -13,7 +13,7 @@ from monitor.feed.errors import SourceUnavailable
 from monitor.feed.feed_storage import FeedStorage
 from monitor.feed.input_contract import Columns
 from monitor.images.decode import Decoding
-from monitor.pipeline.embedder_and_querier_tools import ALONE_SECONDS, RowThumbnail, ThumbnailReader
+from monitor.pipeline.worker_tasks import ALONE_SECONDS, RowThumbnail, ThumbnailReader
 from tests.jobs.feeds import picture, write_feed
 
 KINDS = ["water", "forest", "sand", "snow"]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import actors.batches_in_flight
-from actors.batches_in_flight import BatchesInFlight, BatchInFlight, PendingBatches
+import monitor.pipeline.file_intake
+from actors.batches_in_flight import BatchesInFlight, BatchInFlight
 from monitor.feed.batch_plan import PlannedBatch
 from monitor.feed.feed_storage import FeedFile
+from monitor.pipeline.file_intake import PendingBatches
 from monitor.store import Store
 from monitor.store.records import Batch, FileRow, FileStat
 
@@ -40,10 +41,10 @@ def hold(in_flight: BatchesInFlight, taken: list[tuple[Batch, FileRow]]) -> list
 def test_every_batch_is_taken_once_in_order(
     ahead: int, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actors.batches_in_flight, "READ_AHEAD", ahead)
+    monkeypatch.setattr(monitor.pipeline.file_intake, "READ_AHEAD", ahead)
     expected = plan(store, "a", "b", "c")
     in_flight = BatchesInFlight()
-    pending = PendingBatches(store, in_flight)
+    pending = PendingBatches(store, under_way=in_flight.ids)
     assert pending.has(9)
     assert not pending.has(10)
     taken: list[int] = []
@@ -55,7 +56,7 @@ def test_every_batch_is_taken_once_in_order(
 
 def test_the_ledger_is_asked_again_only_when_there_may_be_more(store: Store) -> None:
     in_flight = BatchesInFlight()
-    pending = PendingBatches(store, in_flight)
+    pending = PendingBatches(store, under_way=in_flight.ids)
     assert pending.take(1) == []
     expected = plan(store, "a")
     assert pending.take(1) == []
@@ -66,7 +67,7 @@ def test_the_ledger_is_asked_again_only_when_there_may_be_more(store: Store) -> 
 def test_what_is_in_hand_is_not_taken_twice(store: Store) -> None:
     first = plan(store, "a")
     in_flight = BatchesInFlight()
-    pending = PendingBatches(store, in_flight)
+    pending = PendingBatches(store, under_way=in_flight.ids)
     assert hold(in_flight, pending.take(2)) == first[:2]
     second = plan(store, "b")
     pending.read_again()
@@ -76,7 +77,7 @@ def test_what_is_in_hand_is_not_taken_twice(store: Store) -> None:
 def test_a_file_that_was_quarantined_is_forgotten(store: Store) -> None:
     plan(store, "a", batches=2)
     expected = plan(store, "b", batches=2)
-    pending = PendingBatches(store, BatchesInFlight())
+    pending = PendingBatches(store, under_way=())
     assert pending.has(4)
     pending.remove_file(1)
     assert [batch.id for batch, _ in pending.take(4)] == expected
