@@ -6,7 +6,6 @@ is. So a bench chooses what features every image has, and how long they take.
 
 from __future__ import annotations
 
-import io
 import os
 import struct
 import threading
@@ -206,11 +205,3 @@ def blobs(
     inside = np.einsum("nk,nkd->nd", rng.normal(0, 1, (samples, 4)), bases[which])
     features = centres[which] + inside + rng.normal(0, 0.3, (samples, dimension))
     return features.astype(np.float32), [f"class-{i:03d}" for i in which]
-
-
-def png_is_what_it_says() -> bool:
-    """That the hand-made PNG decodes to its number."""
-    from PIL import Image
-
-    with Image.open(io.BytesIO(numbered_image(0x123456))) as image:
-        return image.convert("RGB").getpixel((5, 5)) == (0x12, 0x34, 0x56)

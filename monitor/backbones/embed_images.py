@@ -66,7 +66,6 @@ def embed_images(
     *,
     batch: int | None = None,
     workers: int | None = None,
-    stats: bool = False,
 ) -> Iterator[Embedded[Key]]:
     """Decode and embed a stream of (key, encoded image), batch by batch, in order.
 
@@ -81,7 +80,7 @@ def embed_images(
     ((), 'unknown_format')
     """
     parts = _cut(images, batch or engine.batch)
-    embed = partial(embed_part, engine=engine, stats=stats)
+    embed = partial(embed_part, engine=engine, stats=False)
     return embed_parts_of(parts, embed, workers or engine.workers)
 
 

@@ -9,7 +9,7 @@ from monitor.cli.output import Output, table
 from monitor.config.load import Loaded
 from monitor.jobs.from_config import open_existing_store
 from monitor.people.exchange.csv_jsonl import to_csv, to_jsonl
-from monitor.people.exchange.label_studio import to_tasks
+from monitor.people.exchange.label_studio import interface, to_tasks
 from monitor.people.exchange.question_records import QuestionRecord, Which, read_questions
 
 # What fits on a screen; --json and --export have them all.
@@ -27,8 +27,8 @@ SHOWN = 50
 @click.option(
     "--export",
     "export",
-    type=click.Choice(["csv", "jsonl", "label-studio"]),
-    help="Print them in a format for other tools.",
+    type=click.Choice(["csv", "jsonl", "label-studio", "label-studio-interface"]),
+    help="Print them in a format for other tools; for Label Studio also its labelling interface.",
 )
 @click.option(
     "--url",
@@ -41,6 +41,10 @@ SHOWN = 50
 def questions(which: Which, export: str | None, url: str, loaded: Loaded, output: Output) -> None:
     """List the questions that wait for an answer."""
     with open_existing_store(loaded.config) as store:
+        if export == "label-studio-interface":
+            with store.reading() as tx:
+                click.echo(interface(row.name for row in tx.classes.living()), nl=False)
+            return
         found = read_questions(store, which)
     if export == "csv":
         click.echo(to_csv(found), nl=False)

@@ -30,7 +30,6 @@ class SourceView:
 
     name: str
     last_captured_at: datetime | None
-    last_seen_at: datetime | None
     images: int
     share: float | None
     """Of its latest images, those that look new; None if there are none with a time."""
@@ -119,7 +118,6 @@ def _sources(tx: Transaction, series: Sequence[Series], expected: float) -> list
             SourceView(
                 name=name,
                 last_captured_at=_moment(note.get("last_captured_at")) or _last(lately.get(name)),
-                last_seen_at=_moment(note.get("last_commit_at")),
                 images=images.get(name, 0),
                 share=share,
                 is_unusual=share is not None and share > MORE_THAN_EXPECTED * expected,

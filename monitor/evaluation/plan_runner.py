@@ -46,17 +46,13 @@ Progress = Callable[[Cell, int, int, str, float | None], None]
 class PlanResult:
     """All records of a plan, and the reason for each cell that has none.
 
-    >>> PlanResult(records=[], failures={}, meta={}).complete
-    True
+    >>> PlanResult(records=[], failures={}, meta={}).failures
+    {}
     """
 
     records: list[Record]
     failures: Mapping[str, str]
     meta: Mapping[str, Any]
-
-    @property
-    def complete(self) -> bool:
-        return not self.failures
 
 
 def run_plan(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,13 +76,10 @@ def seen_through(
     engine: Engine,
     corruption: str,
     severity: int,
-    *,
-    cache: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> ShiftedFeatures:
     """Embed images as a camera with this fault would show them; images that cannot be decoded
     are left out."""
-    store = FeatureCache(cache_root(cache), engine.fingerprint)
+    store = FeatureCache(cache_root(), engine.fingerprint)
     features: list[NDArray[np.float32]] = []
     labels: list[str] = []
     stream, done = iter(images), 0
@@ -97,8 +93,6 @@ def seen_through(
         features.append(chunk.features)
         labels += [part[i].label for i in chunk.positions]
         done += len(part)
-        if progress is not None:
-            progress(done, len(images))
     return ShiftedFeatures(np.concatenate(features), np.array(labels, dtype=np.str_))
 
 

@@ -39,8 +39,6 @@ def run_shift(
     seeds: Sequence[int],
     label_column: str = "label",
     backbone: str = "embedded",
-    per_class: int = PER_CLASS,
-    cache: Path | None = None,
     progress: Progress = lambda text: None,
 ) -> list[Record]:
     """Embed a dataset clean and through every fault, and measure each of them with every seed.
@@ -48,18 +46,16 @@ def run_shift(
     Features are cached, and the records of each fault are kept under ``out``; what was measured
     with the same plan, data and code is not measured again.
     """
-    with open_engine(load_backbone(BackboneSpec.parse(backbone), cache=cache)) as engine:
-        lottery = Lottery(per_class, seed=0)
+    with open_engine(load_backbone(BackboneSpec.parse(backbone))) as engine:
+        lottery = Lottery(PER_CLASS, seed=0)
         progress(f"embedding {path}")
-        embedded = embed_dataset(
-            [path], engine, columns=Columns(label=label_column), cache=cache, seen=lottery
-        )
+        embedded = embed_dataset([path], engine, columns=Columns(label=label_column), seen=lottery)
         clean = ShiftedFeatures(
             embedded.features, np.array([str(label) for label in embedded.labels])
         )
         drawn = np.array([image.row for image in lottery.drawn], dtype=np.intp)
         worlds = [ShiftWorld(clean, drawn, plan, seed) for seed in seeds]
-        kept = _Kept(out / "cells", _digest(plan, clean, per_class))
+        kept = _Kept(out / "cells", _digest(plan, clean))
         faults = [_CLEAN, *((c, s) for c in corruptions for s in severities)]
         records: list[Record] = []
         for number, (corruption, severity) in enumerate(faults, start=1):
@@ -68,7 +64,7 @@ def run_shift(
             seen = None
             if left and (corruption, severity) != _CLEAN:
                 progress(f"embedding {told}")
-                seen = seen_through(lottery.drawn, engine, corruption, severity, cache=cache)
+                seen = seen_through(lottery.drawn, engine, corruption, severity)
             for world in left:
                 progress(f"measuring {told}, seed {world.seed}")
                 tags = {"dataset": path.stem, "corruption": corruption, "severity": severity}
@@ -101,9 +97,9 @@ class _Kept:
         return self.folder / f"{corruption}-{severity}-{seed}.json"
 
 
-def _digest(plan: ShiftPlan, clean: ShiftedFeatures, per_class: int) -> str:
+def _digest(plan: ShiftPlan, clean: ShiftedFeatures) -> str:
     """Changes with whatever could change a figure: the plan, the data, and the code."""
-    digest = hashlib.sha256(json.dumps([asdict(plan), per_class]).encode())
+    digest = hashlib.sha256(json.dumps([asdict(plan), PER_CLASS]).encode())
     digest.update(clean.features.tobytes())
     digest.update("\n".join(clean.labels.tolist()).encode())
     mathematics = Path(monitor.novelty.__path__[0]).rglob("*.py")

@@ -289,19 +289,10 @@ def plan_files(
     columns: Columns | None = None,
     *,
     rows_per_batch: int = ROWS_PER_BATCH,
-    bytes_per_batch: int = BYTES_PER_BATCH,
-    need_label: bool = False,
     threads: int | None = None,
 ) -> Iterator[FileBatches]:
     """Plan many files side by side, in their order; a bad file is a plan with a problem."""
-    plan = partial(
-        _plan,
-        source,
-        columns=columns,
-        rows_per_batch=rows_per_batch,
-        bytes_per_batch=bytes_per_batch,
-        need_label=need_label,
-    )
+    plan = partial(_plan, source, columns=columns, rows_per_batch=rows_per_batch)
     is_local = isinstance(source.filesystem, fs.LocalFileSystem)
     workers = threads or (LOCAL_THREADS if is_local else REMOTE_THREADS)
     rest = iter(files)
@@ -359,18 +350,9 @@ def _plan(
     *,
     columns: Columns | None,
     rows_per_batch: int,
-    bytes_per_batch: int,
-    need_label: bool,
 ) -> FileBatches:
     try:
-        batches = plan_batches(
-            source,
-            file,
-            columns,
-            rows_per_batch=rows_per_batch,
-            bytes_per_batch=bytes_per_batch,
-            need_label=need_label,
-        )
+        batches = plan_batches(source, file, columns, rows_per_batch=rows_per_batch)
     except FeedError as problem:
         return FileBatches(file, problem=problem)
     return FileBatches(file, batches)

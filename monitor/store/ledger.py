@@ -312,17 +312,12 @@ class Batches(Repository):
             select(batches).where(batches.c.file_id == file_id).order_by(batches.c.first_row),
         )
 
-    def pending(self, limit: int, *, after: tuple[int, int] = (0, -1)) -> list[Batch]:
-        """The next work in feed order, behind (file id, first row) ``after``."""
-        file_id, first_row = after
+    def pending(self, limit: int) -> list[Batch]:
+        """The next work in feed order."""
         return self._all(
             Batch,
             select(batches)
-            .where(
-                batches.c.state == BatchState.PENDING,
-                (batches.c.file_id > file_id)
-                | ((batches.c.file_id == file_id) & (batches.c.first_row > first_row)),
-            )
+            .where(batches.c.state == BatchState.PENDING)
             .order_by(batches.c.file_id, batches.c.first_row)
             .limit(limit),
         )

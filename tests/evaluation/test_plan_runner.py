@@ -149,5 +149,5 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     hurt = run_plan(PLAN, [synthetic()], tmp_path / "hurt", jobs=2, progress=kill_once)
     whole = run_plan(PLAN, [synthetic()], tmp_path / "whole")
     assert killed
-    assert hurt.complete
+    assert not hurt.failures
     assert timeless(hurt) == timeless(whole)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -92,6 +93,15 @@ def test_exports_for_other_tools(
     assert "1-0003" in out
     if kind == "label-studio":
         assert json.loads(out)[0]["data"]["image"].startswith("http://127.0.0.1:8484/thumbnails/")
+
+
+def test_label_studio_is_given_its_labelling_interface(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["questions", "--export", "label-studio-interface", "--set", f"state.dir={state}"]
+    assert run(arguments) == 0
+    choices = [choice.get("value") for choice in ElementTree.fromstring(capsys.readouterr().out)[1]]
+    assert choices == ["forest", "water", "cannot tell", "bad image"]
 
 
 def test_a_file_of_answers_is_reported_row_by_row(conclad: Conclad, state: Path) -> None:
