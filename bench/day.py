@@ -34,10 +34,9 @@ import numpy as np
 from actors.periodic_tasks import Observer
 from actors.run_monitor import Summary, run, services, summarise
 from bench.soak import DIMENSION, KNOWN, judge
-from bench.standins import Table, blobs, configuration, put_into_use, write_numbered
+from bench.standins import Table, configuration, table_of_classes, write_numbered
 from monitor.backbones.engine import Engine, Images
 from monitor.config import Config
-from monitor.novelty.detector import Detector
 from monitor.outages import Outages
 from monitor.store import Store, check
 from monitor.store.database import DATABASE_FILE
@@ -190,16 +189,9 @@ def main() -> None:
 
 def make_day(folder: Path, hours: int, images: int, config: Config) -> list[Path]:
     """A file for each hour, not in the feed yet; each newcomer is a twentieth of what follows."""
-    features, names = blobs(KNOWN + len(NEWCOMERS), 60_000, DIMENSION)
-    np.save(folder / "features.npy", features)
-    by_class = [np.flatnonzero(np.asarray(names) == name) for name in sorted(set(names))]
-    train = np.concatenate([rows[:400] for rows in by_class[:KNOWN]])
-    engine = Table(folder / "features.npy")
-    detector = Detector.fit(
-        features[train], [names[i] for i in train], fingerprint=engine.fingerprint
+    names, by_class, known = table_of_classes(
+        folder, config, known=KNOWN, new=len(NEWCOMERS), dimension=DIMENSION
     )
-    put_into_use(Path(config.state.dir), detector)
-    known = np.concatenate([rows[400:] for rows in by_class[:KNOWN]])
     rng = np.random.default_rng(0)
     files: list[Path] = []
     for hour in range(hours):

@@ -75,28 +75,17 @@ def _jpeg(image: Image.Image, side: int) -> bytes:
 def plain_loop(backbone: str, images: Sequence[bytes]) -> dict[int, Callable[[], object]]:
     """What anybody would write first: PIL, timm's transform, the model; by batch size."""
     import torch
-    from timm.data.transforms_factory import create_transform
 
-    from monitor.backbones.backbone import load_backbone
-    from monitor.backbones.backbone_spec import BackboneSpec
+    from bench.peer_ways import network_and_transform
 
-    loaded = load_backbone(BackboneSpec.parse(backbone))
-    recipe = loaded.preprocessing
-    transform = create_transform(
-        input_size=(3, recipe.size, recipe.size),
-        interpolation=recipe.interpolation,
-        mean=recipe.mean,
-        std=recipe.std,
-        crop_pct=recipe.size / recipe.edge,
-    )
+    network, transform = network_and_transform(backbone)
 
     def run(batch: int) -> object:
         features = []
         with torch.inference_mode():
             for first in range(0, len(images), batch):
                 part = images[first : first + batch]
-                pixels = [transform(Image.open(io.BytesIO(i)).convert("RGB")) for i in part]
-                features.append(loaded.network(torch.stack(pixels)))
+                features.append(network(torch.stack([transform(one) for one in part])))
         return features
 
     return {batch: lambda batch=batch: run(batch) for batch in PLAIN_BATCHES}  # type: ignore[misc]

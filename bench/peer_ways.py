@@ -43,15 +43,15 @@ def images_of(data: Path, count: int) -> list[bytes]:
     return list(batch.column(0).to_pylist())
 
 
-def network_and_transform() -> tuple[Any, Callable[[bytes], Any]]:
-    """The embedded backbone as a torch module, and timm's transform for it."""
+def network_and_transform(backbone: str = "embedded") -> tuple[Any, Callable[[bytes], Any]]:
+    """A backbone as a torch module, and timm's transform for it."""
     from PIL import Image
     from timm.data.transforms_factory import create_transform
 
     from monitor.backbones.backbone import load_backbone
     from monitor.backbones.backbone_spec import BackboneSpec
 
-    loaded = load_backbone(BackboneSpec.parse("embedded"))
+    loaded = load_backbone(BackboneSpec.parse(backbone))
     recipe = loaded.preprocessing
     transform = create_transform(
         input_size=(3, recipe.size, recipe.size),

@@ -30,15 +30,12 @@ import numpy as np
 from actors.coordinator_lease import LEASE_TIME
 from actors.run_monitor import run
 from bench.standins import (
-    Table,
-    blobs,
     configuration,
-    put_into_use,
     table_engine,
+    table_of_classes,
     write_numbered,
 )
 from monitor.config import Config
-from monitor.novelty.detector import Detector
 from monitor.outages import Outages
 from monitor.store import Store
 from monitor.store.database import DATABASE_FILE
@@ -193,16 +190,9 @@ def gauge(
 
 def make(folder: Path, images: int, config: Config) -> None:
     """Known classes all along; each newcomer is a fiftieth of what follows its first day."""
-    features, names = blobs(KNOWN + len(NEWCOMERS), 60_000, DIMENSION)
-    np.save(folder / "features.npy", features)
-    by_class = [np.flatnonzero(np.asarray(names) == name) for name in sorted(set(names))]
-    train = np.concatenate([rows[:400] for rows in by_class[:KNOWN]])
-    engine = Table(folder / "features.npy")
-    detector = Detector.fit(
-        features[train], [names[i] for i in train], fingerprint=engine.fingerprint
+    names, by_class, known = table_of_classes(
+        folder, config, known=KNOWN, new=len(NEWCOMERS), dimension=DIMENSION
     )
-    put_into_use(Path(config.state.dir), detector)
-    known = np.concatenate([rows[400:] for rows in by_class[:KNOWN]])
     rng = np.random.default_rng(0)
     for start in range(0, images, ROWS_PER_FILE):
         count = min(ROWS_PER_FILE, images - start)

@@ -192,6 +192,24 @@ def put_into_use(state: Path, detector: Detector) -> None:
         )
 
 
+def table_of_classes(
+    folder: Path, config: Config, *, known: int, new: int, dimension: int
+) -> tuple[list[str], list[np.ndarray], np.ndarray]:
+    """Features of classes in a table, and in use a detector that was fitted on the first of them.
+
+    Returns the name of each row, the rows of each class, and the rows of known classes that were
+    not fitted on.
+    """
+    features, names = blobs(known + new, 60_000, dimension)
+    np.save(folder / "features.npy", features)
+    by_class = [np.flatnonzero(np.asarray(names) == name) for name in sorted(set(names))]
+    train = np.concatenate([rows[:400] for rows in by_class[:known]])
+    fingerprint = Table(folder / "features.npy").fingerprint
+    detector = Detector.fit(features[train], [names[i] for i in train], fingerprint=fingerprint)
+    put_into_use(Path(config.state.dir), detector)
+    return names, by_class, np.concatenate([rows[400:] for rows in by_class[:known]])
+
+
 def blobs(
     classes: int, samples: int, dimension: int = 64, *, seed: int = 0, spread: float = 6.0
 ) -> tuple[Features, list[str]]:

@@ -9,9 +9,8 @@ from functools import lru_cache
 
 import pyarrow.compute as pc
 
-from monitor.store.atomic_files import Folder
 from monitor.store.store import Store
-from monitor.store.verdict_columns import NOVEL, read_table
+from monitor.store.verdict_columns import NOVEL, WrittenFile, read_table
 
 FILES = 400
 """Latest files of verdicts that one look takes in; compaction makes them cover weeks."""
@@ -76,10 +75,10 @@ def first_judged(store: Store) -> dict[int, datetime]:
     return {version: _EPOCH + timedelta(minutes=minute) for version, minute in found.items()}
 
 
-def _files(store: Store) -> list[_File]:
+def _files(store: Store) -> list[WrittenFile]:
     with store.reading() as tx:
         outputs = tx.outputs.of_kind("verdicts")[-FILES:]
-    return [_File(store.folder, output.name) for output in outputs]
+    return [WrittenFile(store.folder, output.name) for output in outputs]
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -99,20 +98,6 @@ def _points(counts: Mapping[int, tuple[int, int]]) -> tuple[ActivityPoint, ...]:
     )
 
 
-class _File:
-    """A file of verdicts; its name says all, because it is never written twice."""
-
-    def __init__(self, folder: Folder, name: str) -> None:
-        self.folder, self.name = folder, name
-        self._key = (str(folder), name)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _File) and other._key == self._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-
 @dataclass(frozen=True, slots=True)
 class _FileCounts:
     """Known and novel images by source and minute, and the first minute of each version."""
@@ -122,7 +107,7 @@ class _FileCounts:
 
 
 @lru_cache(maxsize=4 * FILES)
-def _counts(file: _File) -> _FileCounts:
+def _counts(file: WrittenFile) -> _FileCounts:
     """What one file says; images without a time are left out.
 
     Of unchanged frames only the first counts: the others repeat what was chance in it, so that no

@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 from monitor.people.errors import NotPossible
 from monitor.people.version_history import rollback
 from monitor.people.version_manifest import current_knowledge
-from monitor.store.atomic_files import Folder
 from monitor.store.records import Event
 from monitor.store.store import Store, Transaction
-from monitor.store.verdict_columns import KNOWN, read_table
+from monitor.store.verdict_columns import KNOWN, WrittenFile, read_table
 
 KINDS = ("rename", "merge", "retire", "wrong")
 EVENTS = ("class.renamed", "class.merged", "class.retired")
@@ -116,25 +115,13 @@ def impact_of(store: Store, class_id: str) -> Impact:
         )
     counts: Counter[str] = Counter()
     for name in outputs:
-        counts.update(_recognised(_File(store.folder, name)))
+        counts.update(_recognised(WrittenFile(store.folder, name)))
     names = {class_id, row.name, known[class_id].name if class_id in known else row.name}
     return Impact(row.name, sum(counts[one] for one in names), sum(counts.values()), questions)
 
 
-class _File:
-    def __init__(self, folder: Folder, name: str) -> None:
-        self.folder, self.name = folder, name
-        self._key = (str(folder), name)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _File) and other._key == self._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-
 @lru_cache(maxsize=4 * FILES)
-def _recognised(file: _File) -> dict[str, int]:
+def _recognised(file: WrittenFile) -> dict[str, int]:
     """Images of one file that were recognised, by class."""
     try:
         table = read_table(file.folder, file.name, ["verdict", "nearest_class"])

@@ -224,6 +224,25 @@ def current(folder: Folder, kind: str) -> list[str]:
     return [name for name in names if name not in hidden]
 
 
+class WrittenFile:
+    """A written file, as the key of what is remembered of it: no name is ever given twice.
+
+    >>> folder = Folder.local("state")
+    >>> len({WrittenFile(folder, "b1.parquet"), WrittenFile(folder, "b1.parquet")})
+    1
+    """
+
+    def __init__(self, folder: Folder, name: str) -> None:
+        self.folder, self.name = folder, name
+        self._key = (str(folder), name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WrittenFile) and other._key == self._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
 def output_name(kind: str, span: Span) -> str:
     return f"{kind}/{span.name(KINDS[kind].letter)}"
 

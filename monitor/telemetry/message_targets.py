@@ -10,12 +10,10 @@ smtps://…                                      file:/run/secrets/target  (the 
 from __future__ import annotations
 
 import hashlib
-import http.client
 import json
 import re
 import smtplib
 import ssl
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -25,10 +23,9 @@ from email.utils import make_msgid
 from pathlib import Path
 from typing import Any, Protocol
 
-from monitor import __version__
 from monitor.telemetry.errors import Undelivered, WebhookRefused
 from monitor.telemetry.message_words import Message
-from monitor.telemetry.webhook_target import ANSWER_BYTES, NoRedirect, signature
+from monitor.telemetry.webhook_target import post, signed
 
 _MARKS = re.compile(r"[\\`*_\[\]()<>~|]")
 
@@ -87,27 +84,12 @@ class ChatTarget:
     def __init__(self, kind: str, url: str, timeout: float, secret: bytes | None) -> None:
         self._kind, self._url, self._timeout, self._secret = kind, url, timeout, secret
         self.name = _name(kind, urllib.parse.urlsplit(url).hostname, url)
-        self._opener = urllib.request.build_opener(NoRedirect)
 
     def deliver(self, message: Message) -> None:
         body, headers = _FORMS[self._kind](message)
         if self._kind == "webhook" and self._secret is not None:
-            timestamp = str(int(time.time()))
-            headers |= {
-                "X-Conclad-Timestamp": timestamp,
-                "X-Conclad-Signature": signature(self._secret, timestamp, body),
-            }
-        headers |= {"User-Agent": f"conclad/{__version__}"}
-        try:
-            request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")
-            with self._opener.open(request, timeout=self._timeout) as answer:
-                answer.read(ANSWER_BYTES)
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise Undelivered(f"{self.name} answered {error.code}") from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            words = str(getattr(error, "reason", error)) or type(error).__name__
-            raise Undelivered(f"{self.name} cannot be reached ({words})") from error
+            headers |= signed(body, self._secret)
+        post(self._url, body, headers, name=self.name, timeout=self._timeout)
 
 
 def _json(body: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:

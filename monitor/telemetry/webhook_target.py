@@ -1,4 +1,4 @@
-"""One address that events are sent to, and the form of a message."""
+"""One address that events are sent to, the form of a message, and the POST that delivers it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from typing import Any
 
 from monitor import __version__
@@ -31,7 +32,6 @@ class Receiver:
         self._url = url
         self._secret = secret
         self._timeout = timeout
-        self._opener = urllib.request.build_opener(NoRedirect)
 
     @property
     def name(self) -> str:
@@ -42,26 +42,31 @@ class Receiver:
     def deliver(self, event: Event) -> None:
         """Send one event; returns when it was accepted."""
         body = message(event)
-        timestamp = str(int(time.time()))
         headers = {
             "Content-Type": "application/json",
-            "User-Agent": f"conclad/{__version__}",
             "X-Conclad-Event": event.kind,
             "X-Conclad-Delivery": str(event.id),
-            "X-Conclad-Timestamp": timestamp,
+            **signed(body, self._secret),
         }
-        if self._secret is not None:
-            headers["X-Conclad-Signature"] = signature(self._secret, timestamp, body)
-        try:
-            request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")
-            with self._opener.open(request, timeout=self._timeout) as answer:
-                answer.read(ANSWER_BYTES)
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise Undelivered(f"{self.name} answered {error.code}") from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            words = str(getattr(error, "reason", error)) or type(error).__name__
-            raise Undelivered(f"{self.name} cannot be reached ({words})") from error
+        post(self._url, body, headers, name=self.name, timeout=self._timeout)
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str], *, name: str, timeout: float) -> None:
+    """Send a body; returns when it was accepted, else raises Undelivered, which says ``name``."""
+    sender = {"User-Agent": f"conclad/{__version__}"}
+    try:
+        request = urllib.request.Request(
+            url, data=body, headers={**headers, **sender}, method="POST"
+        )
+        opener = urllib.request.build_opener(NoRedirect)
+        with opener.open(request, timeout=timeout) as answer:
+            answer.read(ANSWER_BYTES)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise Undelivered(f"{name} answered {error.code}") from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        words = str(getattr(error, "reason", error)) or type(error).__name__
+        raise Undelivered(f"{name} cannot be reached ({words})") from error
 
 
 def message(event: Event) -> bytes:
@@ -74,6 +79,15 @@ def message(event: Event) -> bytes:
         "payload": dict(event.payload),
     }
     return json.dumps(body, ensure_ascii=False, sort_keys=True).encode()
+
+
+def signed(body: bytes, secret: bytes | None) -> dict[str, str]:
+    """The headers that say when a body was sent and, with a secret, by whom."""
+    timestamp = str(int(time.time()))
+    sent = {"X-Conclad-Timestamp": timestamp}
+    if secret is not None:
+        sent["X-Conclad-Signature"] = signature(secret, timestamp, body)
+    return sent
 
 
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:
