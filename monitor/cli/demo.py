@@ -54,7 +54,7 @@ def demo(
         check_labelled(Config(), [data])
     check_folder_is_writable(folder, "name another with --dir")
     # Late: torch takes seconds to load, and a mistake should not wait for it.
-    from monitor.demo.play import Wish, play, to_dict
+    from monitor.demo.play import DemoOptions, play, to_dict
 
     def show(played: Played) -> None:
         output.result(to_dict(played), describe(played))
@@ -62,8 +62,8 @@ def demo(
         if interactive and sys.stdin.isatty():
             click.prompt("\nThe desk stays open until you press Enter", "", show_default=False)
 
-    wish = Wish(folder=folder, data=data, seed=seed, interactive=interactive, keep=keep)
-    play(wish, say=output.note, progress=output.progress, at_the_end=show)
+    options = DemoOptions(folder=folder, data=data, seed=seed, interactive=interactive, keep=keep)
+    play(options, say=output.note, progress=output.progress, at_the_end=show)
 
 
 def describe(played: Played) -> str:

@@ -15,7 +15,7 @@ from monitor.people.version_manifest import current_knowledge
 from monitor.store import Store
 from monitor.store.errors import SnapshotSchemaError, StoreError
 from monitor.telemetry.status_report import describe, to_dict
-from monitor.telemetry.store_reading import TruthReader
+from monitor.telemetry.store_reading import StoreSummaryReader
 
 # Home the cursor and clear what is below: one screen that stays in place, no flicker.
 REDRAW = "\x1b[H\x1b[J"
@@ -42,7 +42,9 @@ def status(watch: bool, every: float, loaded: Loaded, output: Output) -> None:
     """
     with ExitStack() as stack:
         readers = {
-            name: TruthReader(_of_this_layout(stack.enter_context(open_existing_store(config))))
+            name: StoreSummaryReader(
+                _of_this_layout(stack.enter_context(open_existing_store(config)))
+            )
             for name, config in loaded.each().items()
         }
         while True:

@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DemoOptions:
     """What somebody asked the demo for."""
 
     folder: Path
@@ -65,7 +65,7 @@ class Played:
 
 
 def play(
-    wish: Wish,
+    options: DemoOptions,
     *,
     say: Say = lambda text: None,
     progress: Report = silent,
@@ -75,31 +75,37 @@ def play(
 
     ``at_the_end`` is called while the desk is still there, if somebody answers on it.
     """
-    folder, seconds = DemoFolder(wish.folder), dict[str, float]()
+    folder, seconds = DemoFolder(options.folder), dict[str, float]()
     with _timed(seconds, "images"):
         of = {
-            "data": wish.data and str(wish.data.resolve()),
-            "seed": wish.seed,
-            **(wish.story or {}),
+            "data": options.data and str(options.data.resolve()),
+            "seed": options.seed,
+            **(options.story or {}),
         }
-        there = folder.prepare(of, keep=wish.keep)
-        pictures = DrawnImages(wish.seed) if wish.data is None else collect(wish.data, wish.seed)
-        story = Story.of(pictures.labels, **{"training": pictures.training, **(wish.story or {})})
-        config = folder.configure(story, seed=wish.seed).config
+        there = folder.prepare(of, keep=options.keep)
+        pictures = (
+            DrawnImages(options.seed)
+            if options.data is None
+            else collect(options.data, options.seed)
+        )
+        story = Story.of(
+            pictures.labels, **{"training": pictures.training, **(options.story or {})}
+        )
+        config = folder.configure(story, seed=options.seed).config
         written = expected(story, folder.path)
         if not there:
-            _write_images(wish, story, pictures, progress)
+            _write_images(options, story, pictures, progress)
             folder.note_images(of)
     say(_plot(story, written))
-    settings = [part for setting in wish.settings for part in ("--set", setting)]
+    settings = [part for setting in options.settings for part in ("--set", setting)]
     with _timed(seconds, "fit"):
         if not (there and _has_detector(config)):
             command = ["fit", "--config", str(folder.config_file), "--data", str(folder.labelled)]
             say(f"\n$ conclad {' '.join(command)}")
             _call([*command, *settings], say)
-    with _desk(wish, folder, say):
+    with _desk(options, folder, say):
         with _timed(seconds, "run"):
-            _watch(wish, folder, config, written, settings, say, progress)
+            _watch(options, folder, config, written, settings, say, progress)
         with _timed(seconds, "report"):
             outcome = _report(config, story, written, pictures, folder)
         played = Played(outcome, story, written, config, folder, seconds)
@@ -162,12 +168,12 @@ def to_dict(played: Played) -> dict[str, Any]:
     }
 
 
-def _write_images(wish: Wish, story: Story, pictures: Pictures, progress: Report) -> None:
+def _write_images(options: DemoOptions, story: Story, pictures: Pictures, progress: Report) -> None:
     write(
         story,
         pictures,
-        wish.folder,
-        seed=wish.seed,
+        options.folder,
+        seed=options.seed,
         processes=len(os.sched_getaffinity(0)),
         progress=lambda done, total: progress(JobProgress("make the feed", done, total, "images")),
     )
@@ -180,7 +186,7 @@ def _has_detector(config: Config) -> bool:
 
 
 def _watch(
-    wish: Wish,
+    options: DemoOptions,
     folder: DemoFolder,
     config: Config,
     written: Written,
@@ -190,7 +196,7 @@ def _watch(
 ) -> None:
     """Run the monitor and tell what happens, until it ends or everything is settled."""
     command = ["run", "--config", str(folder.config_file)]
-    if not wish.interactive:
+    if not options.interactive:
         command += ["--once", "--oracle-column", "label"]
     say(f"\n$ conclad {' '.join(command)}")
     # The demo serves the desk itself where somebody needs it.
@@ -201,16 +207,16 @@ def _watch(
         _started([*command, *settings, *quiet], log) as monitor,
     ):
         watcher = Watcher(store)
-        watcher.news()
+        watcher.new_events()
         while True:
             ended = monitor.poll() is not None
-            for event in watcher.news():
+            for event in watcher.new_events():
                 words = sentence(event)
                 if words is not None:
                     say(words)
             glance = watcher.glance()
             progress(JobProgress("watch", glance.images, written.images, "images"))
-            if ended or (wish.interactive and glance.settled and glance.files >= written.files):
+            if ended or (options.interactive and glance.settled and glance.files >= written.files):
                 break
             time.sleep(LOOK_SECONDS)
     if monitor.returncode:
@@ -221,9 +227,9 @@ def _watch(
 
 
 @contextmanager
-def _desk(wish: Wish, folder: DemoFolder, say: Say) -> Iterator[None]:
+def _desk(options: DemoOptions, folder: DemoFolder, say: Say) -> Iterator[None]:
     """The page where a person answers, if a person does."""
-    if not wish.interactive:
+    if not options.interactive:
         yield
         return
     with _started(["desk", "--config", str(folder.config_file)], None, subprocess.PIPE) as desk:

@@ -41,7 +41,7 @@ class Watcher:
     ...     with store.transaction() as tx:
     ...         _ = tx.events.append("pool.unresolved", {"pool": 3, "reason": "nobody answered"})
     ...     watcher = Watcher(store)
-    ...     [sentence(event) for event in watcher.news()], watcher.news()
+    ...     [sentence(event) for event in watcher.new_events()], watcher.new_events()
     (['pool 3: left open, nobody answered'], [])
     """
 
@@ -61,7 +61,7 @@ class Watcher:
                 busy_pools=sum(n for state, n in pools.items() if state not in AT_REST),
             )
 
-    def news(self) -> list[Event]:
+    def new_events(self) -> list[Event]:
         """What has happened since the last time."""
         with self._store.reading() as tx:
             events = tx.events.after(self._last)

@@ -30,7 +30,7 @@ class FeedPictures:
 
     def __init__(self, config: Config, *, remembered: int = REMEMBERED_BYTES) -> None:
         self._config = config
-        self._painters: dict[int, ThumbnailReader] = {}
+        self._readers: dict[int, ThumbnailReader] = {}
         self._known: OrderedDict[tuple[str, int, int], bytes | None] = OrderedDict()
         self._bytes, self._most = 0, remembered
         self._lock, self._turns = Lock(), Semaphore(AT_ONCE)
@@ -45,7 +45,7 @@ class FeedPictures:
                 return self._known[key]
         with self._turns:
             try:
-                [picture] = self._painter(side).render([(file, row)])
+                [picture] = self._reader(side).render([(file, row)])
             except FeedError:
                 return None
         if picture.thumbnail is not None:
@@ -62,13 +62,13 @@ class FeedPictures:
                 _, gone = self._known.popitem(last=False)
                 self._bytes -= len(gone or b"")
 
-    def _painter(self, side: int) -> ThumbnailReader:
-        if side not in self._painters:
-            self._painters[side] = ThumbnailReader(
+    def _reader(self, side: int) -> ThumbnailReader:
+        if side not in self._readers:
+            self._readers[side] = ThumbnailReader(
                 FeedStorage.at(self._config.feed.path),
                 columns_of(self._config),
                 decoding_of(self._config),
                 default_source=self._config.feed.default_source,
                 side=side,
             )
-        return self._painters[side]
+        return self._readers[side]

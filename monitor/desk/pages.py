@@ -25,7 +25,7 @@ from monitor.desk.static_files import STATIC
 from monitor.people.class_catalog import Standing, list_classes
 from monitor.people.version_history import VersionView, list_versions
 from monitor.people.version_manifest import current_knowledge
-from monitor.store.disk_space import read_waiting
+from monitor.store.disk_space import read_outages
 
 PAGES = ("/", "/questions", "/images", "/map", "/classes", "/history", "/api")
 """Where one may be sent after signing in; no address ever comes from a request."""
@@ -207,7 +207,7 @@ def _next(path: str) -> str:
 def common(ask: Ask) -> dict[str, Any]:
     """What the frame of every page shows."""
     with ask.store.reading() as tx:
-        waiting = read_waiting(tx, ask.store)
+        waiting = read_outages(tx, ask.store)
     return {
         "person": ask.person,
         "csrf": ask.csrf,

@@ -42,11 +42,11 @@ from monitor.store import (
 from monitor.store.counters_and_image_account import SourceSteps
 from monitor.store.exemplars import (
     Exemplar,
-    Unpainted,
+    MissingThumbnail,
     exemplars_of,
     keep_exemplars,
+    missing_thumbnails,
     put_thumbnail,
-    unpainted,
     want_pictures,
     wanted_pictures,
 )
@@ -62,28 +62,28 @@ if TYPE_CHECKING:
 MOST = 24
 
 
-def least_certain(found: LoopConclusion, samples: PoolSamples) -> dict[str, list[Unpainted]]:
+def least_certain(found: LoopConclusion, samples: PoolSamples) -> dict[str, list[MissingThumbnail]]:
     """The pseudo-labels of each new class that people should see, the least certain first."""
     return {
         discovery.name: [
-            _unpainted(samples, label.sample, label.confidence)
+            _missing(samples, label.sample, label.confidence)
             for label in sorted(discovery.pseudo, key=lambda one: one.confidence)[:MOST]
         ]
         for discovery in found.discoveries
     }
 
 
-def _unpainted(samples: PoolSamples, index: int, confidence: float) -> Unpainted:
+def _missing(samples: PoolSamples, index: int, confidence: float) -> MissingThumbnail:
     row = {name: samples.meta.column(name)[index].as_py() for name in samples.meta.column_names}
     shown = Exemplar(
         "", BY_PSEUDO_LABEL, row["source_id"], row["image_id"], row["captured_at"], confidence
     )
-    return Unpainted(row["file"], row["row"], shown, row.get("image_digest"))
+    return MissingThumbnail(row["file"], row["row"], shown, row.get("image_digest"))
 
 
-def next_missing_thumbnails(tx: Transaction) -> tuple[int, list[Unpainted]] | None:
+def next_missing_thumbnails(tx: Transaction) -> tuple[int, list[MissingThumbnail]] | None:
     """A pool whose pseudo-labels have no thumbnails yet, and what they shall show."""
-    for pool_id, by_class in sorted(unpainted(tx).items()):
+    for pool_id, by_class in sorted(missing_thumbnails(tx).items()):
         return pool_id, [one for some in by_class.values() for one in some]
     return None
 
@@ -102,9 +102,9 @@ def attach_thumbnails(
 
     What is still wanted is read anew: a purge may have taken some of it back meanwhile.
     """
-    for class_id, some in unpainted(tx).get(pool_id, {}).items():
+    for class_id, some in missing_thumbnails(tx).get(pool_id, {}).items():
         digests = [(one, rendered.get((one.file, one.row))) for one in some]
-        fresh = [one.painted(digest) for one, digest in digests if digest is not None]
+        fresh = [one.with_thumbnail(digest) for one, digest in digests if digest is not None]
         keep_exemplars(tx, class_id, [*exemplars_of(tx, class_id), *fresh])
     want_pictures(tx, pool_id, {})
 

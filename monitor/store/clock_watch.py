@@ -29,9 +29,9 @@ class ClockWatch:
     >>> from datetime import UTC
     >>> noon, seconds = datetime(2026, 1, 1, 12, tzinfo=UTC), [0.0]
     >>> watch = ClockWatch(steady=lambda: seconds[0])
-    >>> watch.is_right(noon), watch.is_right(noon + timedelta(days=1)), watch.news()
+    >>> watch.is_right(noon), watch.is_right(noon + timedelta(days=1)), watch.latest_jump()
     (True, False, datetime.timedelta(days=1))
-    >>> watch.is_right(noon), watch.news()
+    >>> watch.is_right(noon), watch.latest_jump()
     (True, None)
     """
 
@@ -40,7 +40,7 @@ class ClockWatch:
         self._origin: datetime | None = None
         """What the clock showed when the steady one began, if neither of them jumped."""
         self._doubtful_until: float | None = None
-        self._news: timedelta | None = None
+        self._jump: timedelta | None = None
 
     def is_right(self, now: datetime) -> bool:
         """Take a reading; whether ages by this clock are to be believed."""
@@ -53,10 +53,10 @@ class ClockWatch:
             self._origin, self._doubtful_until = origin, None
             return True
         if self._doubtful_until is None:
-            self._doubtful_until, self._news = steady + DOUBT_SECONDS, off
+            self._doubtful_until, self._jump = steady + DOUBT_SECONDS, off
         return False
 
-    def news(self) -> timedelta | None:
+    def latest_jump(self) -> timedelta | None:
         """By how much the clock has jumped, once after each jump."""
-        found, self._news = self._news, None
+        found, self._jump = self._jump, None
         return found

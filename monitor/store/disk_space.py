@@ -80,7 +80,7 @@ def _disk_at(place: Path) -> Disk:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class OutageReport:
     """What the monitor of a state waits for, and a disk that takes nothing while none waits."""
 
     outages: tuple[Outage, ...] = ()
@@ -88,17 +88,17 @@ class Waiting:
     """A sentence about the disk, of a state without a monitor: a copy, say."""
 
 
-def read_waiting(tx: Transaction, store: Store) -> Waiting:
+def read_outages(tx: Transaction, store: Store) -> OutageReport:
     """Outages that a running monitor has noted, and a full or read-only disk, which it cannot."""
     lease = tx.leases.get(COORDINATOR_LEASE)
     runs = lease is not None and lease.is_held(tx.now)
     noted = from_note(tx.notes.get(*OUTAGES)) if runs else ()
     sentence = _refusal(store)
     if sentence is None or any(one.kind is ErrorKind.DISK for one in noted):
-        return Waiting(noted)
+        return OutageReport(noted)
     if lease is None or lease.is_released or tx.now - lease.expires_at >= WAITS:
-        return Waiting(noted, unwritable=sentence)
-    return Waiting((*noted, Outage(ErrorKind.DISK, sentence, tx.now)))
+        return OutageReport(noted, unwritable=sentence)
+    return OutageReport((*noted, Outage(ErrorKind.DISK, sentence, tx.now)))
 
 
 def _refusal(store: Store) -> str | None:

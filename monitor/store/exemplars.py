@@ -2,7 +2,7 @@
 
 Exemplars are kept for as long as the class needs them; a note for each class names them. What is
 known about where a picture came from is kept beside it, so that a purge of a source also finds
-these. Pictures that have yet to be painted are notes as well, by the pool that they lie in.
+these. Thumbnails that are still to be made are notes as well, by the pool that they lie in.
 
 Thumbnails are small pictures for the desk, addressed by their content. The name is the SHA-256 of
 the bytes, so the same crop is kept once, a link never shows another picture, and no path ever comes
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 ROOM = "exemplars"
-UNPAINTED = "unpainted"
+#: The notes keep the name that they had in the first release.
+MISSING = "unpainted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,11 @@ class Exemplar:
 
 
 @dataclass(frozen=True, slots=True)
-class Unpainted:
+class MissingThumbnail:
     """A picture that a class should have: the image it will show, and what is known of it.
 
-    >>> waiting = Unpainted("feed/1.parquet", 7, Exemplar("", "pseudo-label", "cam-1", "0007"))
-    >>> waiting.painted("ab" * 32).thumbnail[:4]
+    >>> shown = Exemplar("", "pseudo-label", "cam-1", "0007")
+    >>> MissingThumbnail("feed/1.parquet", 7, shown).with_thumbnail("ab" * 32).thumbnail[:4]
     'abab'
     """
 
@@ -63,7 +64,7 @@ class Unpainted:
     digest: str | None = None
     """The hash of the image that was scored."""
 
-    def painted(self, thumbnail: str) -> Exemplar:
+    def with_thumbnail(self, thumbnail: str) -> Exemplar:
         return replace(self.exemplar, thumbnail=thumbnail)
 
 
@@ -85,9 +86,9 @@ def all_exemplars(tx: Transaction) -> dict[str, list[Exemplar]]:
 
 
 def wanted_pictures(
-    pool_id: int, wanted: Mapping[str, Sequence[Unpainted]]
+    pool_id: int, wanted: Mapping[str, Sequence[MissingThumbnail]]
 ) -> dict[tuple[str, str], Any]:
-    """Which images of a pool should be painted, by class, as a note; nothing wanted is no note."""
+    """Which images of a pool need a thumbnail, by class, as a note; nothing wanted is no note."""
     entries = {
         class_id: [
             {
@@ -101,41 +102,45 @@ def wanted_pictures(
         for class_id, some in wanted.items()
         if some
     }
-    return {(UNPAINTED, str(pool_id)): entries} if entries else {}
+    return {(MISSING, str(pool_id)): entries} if entries else {}
 
 
-def want_pictures(tx: Transaction, pool_id: int, wanted: Mapping[str, Sequence[Unpainted]]) -> None:
-    """Remember which images of a pool should be painted; nothing wanted ends it."""
-    tx.notes.delete(UNPAINTED, str(pool_id))
+def want_pictures(
+    tx: Transaction, pool_id: int, wanted: Mapping[str, Sequence[MissingThumbnail]]
+) -> None:
+    """Remember which images of a pool need a thumbnail; nothing wanted ends it."""
+    tx.notes.delete(MISSING, str(pool_id))
     for (room, key), note in wanted_pictures(pool_id, wanted).items():
         tx.notes.set(room, key, note)
 
 
-def unpainted(tx: Transaction) -> dict[int, dict[str, list[Unpainted]]]:
-    """What has yet to be painted, by pool and class."""
+def missing_thumbnails(tx: Transaction) -> dict[int, dict[str, list[MissingThumbnail]]]:
+    """The thumbnails that are still to be made, by pool and class."""
     return {
         int(pool_id): {
             class_id: [
-                Unpainted(one["file"], one["row"], _from_json(one["exemplar"]), one.get("digest"))
+                MissingThumbnail(
+                    one["file"], one["row"], _from_json(one["exemplar"]), one.get("digest")
+                )
                 for one in some
             ]
             for class_id, some in entries.items()
         }
-        for pool_id, entries in tx.notes.all(UNPAINTED).items()
+        for pool_id, entries in tx.notes.all(MISSING).items()
     }
 
 
 def forget_exemplars(tx: Transaction, source: str, before: datetime) -> list[str]:
     """Drop those of a source captured before a moment; returns their thumbnails.
 
-    What has yet to be painted of them is not painted any more.
+    Of those that have no thumbnail yet none is made any more.
     """
 
     def is_meant(one: Exemplar) -> bool:
         early = one.captured_at is None or one.captured_at < before
         return one.source_id == source and early
 
-    for pool_id, wanted in unpainted(tx).items():
+    for pool_id, wanted in missing_thumbnails(tx).items():
         kept = {
             class_id: [one for one in some if not is_meant(one.exemplar)]
             for class_id, some in wanted.items()

@@ -303,7 +303,7 @@ class Transaction:
         if self._clock_watch is None:
             return None
         self._clock_watch.is_right(self.now)
-        return self._clock_watch.news()
+        return self._clock_watch.latest_jump()
 
 
 class Store:

@@ -35,7 +35,7 @@ from monitor.telemetry.errors import MetricsUnavailable
 from monitor.telemetry.metric_catalog import STAGES, families, page_families
 from monitor.telemetry.metric_series import Family
 from monitor.telemetry.source_label_cap import Cap
-from monitor.telemetry.store_reading import TruthReader
+from monitor.telemetry.store_reading import StoreSummaryReader
 
 #: Two scrapers, or a person who reloads the page, share one look at the store.
 CACHE_SECONDS = 1.0
@@ -88,7 +88,7 @@ class Exporter:
         self._stages = Histogram(
             STAGES.name, STAGES.help, STAGES.labels, buckets=STAGE_BUCKETS, registry=None
         )
-        self._truth = _Truth(store, settings)
+        self._truth = _StoreCollector(store, settings)
         for collector in (
             self._truth,
             _WithoutCreated(self._stages),
@@ -187,12 +187,12 @@ class _Found:
 _NOTHING = _Found()
 
 
-class _Truth(Collector):
+class _StoreCollector(Collector):
     """Looks at the store when somebody asks, but not more often than makes sense."""
 
     def __init__(self, store: Store, settings: MetricsSection) -> None:
         self._store = store
-        self._reader = TruthReader(store)
+        self._reader = StoreSummaryReader(store)
         self._cap = Cap(store, settings.sources_most)
         self._settings = settings
         self.outages: Outages | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 from monitor.store import Store, Transaction
 from monitor.store.counters_and_image_account import Account, account
-from monitor.store.disk_space import read_waiting
+from monitor.store.disk_space import read_outages
 from monitor.store.errors import StoreError
 from monitor.store.note_and_counter_names import (
     COORDINATOR_LEASE,
@@ -62,14 +62,14 @@ DISCOVERED = "class.discovered"
 DISCOVERIES_SHOWN = 100
 
 
-class TruthReader:
+class StoreSummaryReader:
     """Reads the summary of the store, as often as needed.
 
     What never changes (what is known of a detector version) is read once.
 
     >>> import tempfile
     >>> with Store.open(tempfile.mkdtemp()) as store:
-    ...     truth = TruthReader(store).read()
+    ...     truth = StoreSummaryReader(store).read()
     >>> truth.coordinator.running, truth.detector, truth.sources
     (False, None, ())
     """
@@ -87,7 +87,7 @@ class TruthReader:
         with self._store.reading() as tx:
             seen = _look(tx)
             sums = self._sums(tx)
-            waiting = read_waiting(tx, self._store)
+            waiting = read_outages(tx, self._store)
             if self._pace is None:
                 notes = (tx.notes.get(METRICS_ROOM, key) for key in (HOURS, LOOKS))
                 self._pace = Pace.from_notes(*notes)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from monitor.config import Config
 from monitor.jobs.fit_detector import fit
 from monitor.store import Store
-from monitor.store.exemplars import all_exemplars, unpainted
+from monitor.store.exemplars import all_exemplars, missing_thumbnails
 from monitor.store.note_and_counter_names import SHIFTS
 from monitor.store.verdict_columns import current, read_table
 from tests.jobs.feeds import config_for, write_feed
@@ -103,7 +103,7 @@ def outcome_of(store: Store) -> dict[str, Any]:
         ]
         pictures = all_exemplars(tx)
         corrections = tx.notes.all(SHIFTS)
-        assert not unpainted(tx)
+        assert not missing_thumbnails(tx)
     return {
         "verdicts": verdicts,
         "rejected": rows(store, "rejected"),

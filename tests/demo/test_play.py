@@ -18,7 +18,7 @@ from monitor.demo.demo_folder import DemoFolder, free_port
 from monitor.demo.errors import FolderTaken, RunFailed
 from monitor.demo.image_source import DrawnImages
 from monitor.demo.measure import DemoOutcome, Share, first_use
-from monitor.demo.play import Played, Wish, play, to_dict
+from monitor.demo.play import DemoOptions, Played, play, to_dict
 from monitor.demo.run_picture import describe, draw
 from monitor.jobs.progress import JobProgress
 from monitor.store import Store
@@ -49,18 +49,21 @@ def seen() -> list[JobProgress]:
 
 
 @pytest.fixture(scope="module")
-def wish(tmp_path_factory: pytest.TempPathFactory) -> Wish:
-    return Wish(tmp_path_factory.mktemp("play") / "demo", story=SIZES, settings=SETTINGS)
+def options(tmp_path_factory: pytest.TempPathFactory) -> DemoOptions:
+    return DemoOptions(tmp_path_factory.mktemp("play") / "demo", story=SIZES, settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")
 def played(
-    wish: Wish, told: list[str], seen: list[JobProgress], tmp_path_factory: pytest.TempPathFactory
+    options: DemoOptions,
+    told: list[str],
+    seen: list[JobProgress],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Played:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONCLAD_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("OMP_NUM_THREADS", "1")
-        return play(wish, say=told.append, progress=seen.append)
+        return play(options, say=told.append, progress=seen.append)
 
 
 def test_every_image_of_the_feed_is_judged_once(played: Played) -> None:
@@ -155,31 +158,31 @@ def test_a_run_without_discoveries_can_be_drawn(played: Played, tmp_path: Path) 
 
 
 def test_keep_goes_on_from_what_is_there(
-    wish: Wish, played: Played, monkeypatch: pytest.MonkeyPatch
+    options: DemoOptions, played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    made = {path: path.stat().st_ino for path in wish.folder.rglob("feed/*/*.parquet")}
-    again = play(replace(wish, keep=True))
+    made = {path: path.stat().st_ino for path in options.folder.rglob("feed/*/*.parquet")}
+    again = play(replace(options, keep=True))
     assert {path: path.stat().st_ino for path in made} == made
     assert again.outcome == played.outcome
 
 
-def test_keep_refuses_a_demo_of_other_images(wish: Wish, played: Played) -> None:
+def test_keep_refuses_a_demo_of_other_images(options: DemoOptions, played: Played) -> None:
     with pytest.raises(FolderTaken, match="a demo of other images"):
-        play(replace(wish, keep=True, seed=5))
+        play(replace(options, keep=True, seed=5))
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(FolderTaken, match="not a demo's"):
-        play(Wish(tmp_path, story=SIZES))
+        play(DemoOptions(tmp_path, story=SIZES))
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
 def test_a_command_that_fails_ends_the_demo_in_one_sentence(tmp_path: Path) -> None:
     sizes = {"days": 8, "per_day": 5, "training": 2}
     with pytest.raises(RunFailed, match="conclad fit ended with code 2"):
-        play(Wish(tmp_path / "demo", story=sizes, settings=SETTINGS))
+        play(DemoOptions(tmp_path / "demo", story=sizes, settings=SETTINGS))
 
 
 def test_the_command_line_says_what_is_wrong(

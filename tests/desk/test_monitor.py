@@ -84,7 +84,7 @@ def test_a_new_class_is_asked_about_answered_and_learnt(
 
 
 def shows_its_conclusions(browser: Browser) -> bool:
-    """Images that nobody was asked about are painted soon after the version is in use."""
+    """Images that nobody was asked about are shown soon after the version is in use."""
     browser.visit("/classes")
     return bool(browser.all(".by-pseudo-label"))
 

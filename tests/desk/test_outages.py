@@ -18,7 +18,7 @@ from monitor.store import Store
 from monitor.store.disk_space import Disk
 from monitor.store.errors import DiskUnavailable, StoreBusy, StoreUnreachable
 from monitor.telemetry.status_report import describe, to_dict
-from monitor.telemetry.store_reading import TruthReader
+from monitor.telemetry.store_reading import StoreSummaryReader
 from tests.desk.client import Client
 from tests.store.conftest import Clock
 
@@ -69,7 +69,7 @@ def test_a_disk_that_takes_nothing_is_seen_although_nobody_can_note_it(
         text = client.get("/").text
         assert "The monitor waits for the disk since" in text
         assert what in text
-        truth = TruthReader(store).read()
+        truth = StoreSummaryReader(store).read()
         assert [outage.kind for outage in truth.outages] == [ErrorKind.DISK]
         assert any("Waiting for" in line and what in line for line in describe(truth).splitlines())
 
@@ -91,7 +91,7 @@ def test_nobody_waits_for_the_disk_of_a_state_without_a_monitor(
         text = Client(build(store, DeskSection())).get("/").text
         assert "waits for the disk" not in text
         assert what in text
-        truth = TruthReader(store).read()
+        truth = StoreSummaryReader(store).read()
         assert truth.outages == ()
         assert what in to_dict(truth)["unwritable"]
         assert f"Nothing can be written: {store.folder}: {what}" in describe(truth)

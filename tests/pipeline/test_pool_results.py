@@ -19,7 +19,7 @@ from monitor.pipeline.pool_samples import PoolSamples, read_samples
 from monitor.pipeline.version_gate import compare_versions
 from monitor.store import Severity, check
 from monitor.store.errors import WrongState
-from monitor.store.exemplars import unpainted
+from monitor.store.exemplars import missing_thumbnails
 from monitor.store.pool_transitions import PoolEvent, PoolState
 from monitor.store.record_states import ClassOrigin, VersionState
 from monitor.store.records import Version
@@ -123,7 +123,7 @@ def test_the_least_certain_pseudo_labels_wait_for_their_thumbnails(
 ) -> None:
     publish(world, found_sand(world, samples), samples)
     with world.store.reading() as tx:
-        wanted = unpainted(tx)[samples.pool_id]["c9"]
+        wanted = missing_thumbnails(tx)[samples.pool_id]["c9"]
     assert len(wanted) == 17
     assert wanted[0].row == 43
 

@@ -67,7 +67,7 @@ def test_the_least_certain_are_worth_seeing(samples: PoolSamples, found: LoopCon
     assert wanted[0].exemplar.by == "pseudo-label"
 
 
-def test_what_was_painted_hangs_with_its_class(
+def test_rendered_thumbnails_are_shown_with_their_class(
     store: Store, samples: PoolSamples, found: LoopConclusion
 ) -> None:
     with store.transaction() as tx:
@@ -91,7 +91,7 @@ def test_what_was_painted_hangs_with_its_class(
     assert check(store) == []
 
 
-def test_a_purge_also_takes_back_what_was_not_painted_yet(
+def test_a_purge_also_takes_back_thumbnails_that_were_not_made_yet(
     store: Store, samples: PoolSamples, found: LoopConclusion
 ) -> None:
     with store.transaction() as tx:

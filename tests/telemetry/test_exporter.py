@@ -30,7 +30,7 @@ from monitor.telemetry.errors import MetricsUnavailable
 from monitor.telemetry.exporter import Exporter
 from monitor.telemetry.metric_catalog import BORDERS
 from monitor.telemetry.status_report import describe, to_dict
-from monitor.telemetry.store_reading import TruthReader
+from monitor.telemetry.store_reading import StoreSummaryReader
 from tests.store.building import commit_batch, plan_feed, scored
 from tests.store.conftest import Clock
 from tests.telemetry import feeding
@@ -292,7 +292,7 @@ def test_how_far_classes_have_followed_a_drift(store: Store, scrape: Callable[[]
     ratio = scrape().get("class_adaptation_ratio", class_id="c1", class_name="ice")
     assert ratio is not None
     assert 0 < ratio <= 1
-    truth = TruthReader(store).read()
+    truth = StoreSummaryReader(store).read()
     assert f"ice {ratio:.0%}" in describe(truth)
     assert to_dict(truth)["detector"]["adapted"]["c1"] == pytest.approx(ratio)
 
@@ -343,16 +343,16 @@ def test_a_store_that_hangs_is_down_for_the_page(
     feeding.fit(store)
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(module, "CACHE_SECONDS", 0.0)
-    read, thaws = TruthReader.read, threading.Event()
+    read, thaws = StoreSummaryReader.read, threading.Event()
 
-    def frozen(reader: TruthReader) -> object:
+    def frozen(reader: StoreSummaryReader) -> object:
         assert thaws.wait(60)
         return read(reader)
 
     with Exporter(store, ANY_PORT) as exporter:
         assert exporter.url is not None
         with monkeypatch.context() as patched:
-            patched.setattr(TruthReader, "read", frozen)
+            patched.setattr(StoreSummaryReader, "read", frozen)
             for _ in range(3):
                 page = Page(exporter.url)
                 assert (page.get("store_up"), page.get("outage", kind="store")) == (0, 1)
@@ -370,9 +370,9 @@ def test_what_a_slow_store_says_after_a_page_is_on_the_next_one(
     """A healthy store that takes longer than a page waits would be down for ever."""
     feeding.fit(store)
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.2)
-    read, turns = TruthReader.read, threading.Semaphore(0)
+    read, turns = StoreSummaryReader.read, threading.Semaphore(0)
 
-    def slow(reader: TruthReader) -> object:
+    def slow(reader: StoreSummaryReader) -> object:
         assert turns.acquire(timeout=60)
         return read(reader)
 
@@ -381,7 +381,7 @@ def test_what_a_slow_store_says_after_a_page_is_on_the_next_one(
         turns.release()
         reading.join(60)
 
-    monkeypatch.setattr(TruthReader, "read", slow)
+    monkeypatch.setattr(StoreSummaryReader, "read", slow)
     with Exporter(store, ANY_PORT) as exporter:
         assert exporter.url is not None
         assert Page(exporter.url).get("store_up") == 0, "nothing is known yet"
@@ -396,11 +396,11 @@ def test_what_a_slow_store_says_after_a_page_is_on_the_next_one(
 
 
 def test_a_store_that_fails_is_down_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(reader: TruthReader) -> object:
+    def fails(reader: StoreSummaryReader) -> object:
         raise OSError("the network is down")
 
     with Exporter(store, ANY_PORT) as exporter:
         assert exporter.url is not None
         assert Page(exporter.url).get("store_up") == 1
-        monkeypatch.setattr(TruthReader, "read", fails)
+        monkeypatch.setattr(StoreSummaryReader, "read", fails)
         assert Page(exporter.url).get("store_up") == 0

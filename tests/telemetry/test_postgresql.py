@@ -8,7 +8,7 @@ from pathlib import Path
 from monitor.config.telemetry_section import MetricsSection
 from monitor.store import Store
 from monitor.telemetry.exporter import Exporter
-from monitor.telemetry.store_reading import TruthReader
+from monitor.telemetry.store_reading import StoreSummaryReader
 from tests.store.conftest import Clock
 from tests.store.postgres import server
 from tests.telemetry import feeding
@@ -23,7 +23,7 @@ def test_postgresql_tells_what_sqlite_tells(tmp_path: Path) -> None:
         place = f"{url}/postgres"
         with Store.open(place, files=str(tmp_path / "other"), clock=Clock()) as other:
             feeding.whole_life(other)
-            ours, theirs = TruthReader(one).read(), TruthReader(other).read()
+            ours, theirs = StoreSummaryReader(one).read(), StoreSummaryReader(other).read()
             assert theirs.sources == ours.sources
             assert theirs.totals == ours.totals
             assert theirs.files == ours.files

@@ -17,7 +17,7 @@ from monitor.telemetry.exporter import Exporter
 from monitor.telemetry.metric_catalog import SILENT_NAMED
 from monitor.telemetry.silent_sources import Pace
 from monitor.telemetry.status_report import describe, to_dict
-from monitor.telemetry.store_reading import TruthReader
+from monitor.telemetry.store_reading import StoreSummaryReader
 from tests.store.conftest import Clock
 from tests.telemetry import feeding
 from tests.telemetry.scraping import Page
@@ -181,7 +181,7 @@ def test_four_thousand_cameras_are_watched_with_a_thousand_labels(
     # cam-15 has no label of its own for anything else.
     assert page.get("images_total", source="cam-15", outcome="known") is None
     assert page.get("source_silent_seconds", source="cam-15") == 2 * 3600
-    truth = TruthReader(store).read()
+    truth = StoreSummaryReader(store).read()
     assert "Silent: cam-00 for 2 h," in describe(truth)
     assert "and 25 more." in describe(truth)
     assert len(to_dict(truth)["silent"]) == 30

@@ -16,7 +16,7 @@ import pytest
 from monitor.cli.root import run
 from monitor.store import Store
 from monitor.telemetry.status_report import describe
-from monitor.telemetry.store_reading import TruthReader
+from monitor.telemetry.store_reading import StoreSummaryReader
 from tests.store.conftest import Clock
 from tests.telemetry import feeding
 
@@ -65,21 +65,21 @@ def test_words_for_people(state: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_it_says_when_no_monitor_is_running(store: Store, clock: Clock) -> None:
     feeding.fit(store)
-    assert "none has run on this state" in describe(TruthReader(store).read())
+    assert "none has run on this state" in describe(StoreSummaryReader(store).read())
     feeding.start_monitor(store, owner="host-1:7", ttl=30)
     clock.advance(minutes=1)
-    assert "the last one was host-1:7" in describe(TruthReader(store).read())
+    assert "the last one was host-1:7" in describe(StoreSummaryReader(store).read())
 
 
 def test_drift_is_said_in_words_only_while_it_lasts(store: Store, clock: Clock) -> None:
     feeding.fit(store)
     feeding.judge(store, "cam-1")
     feeding.drifts(store, "cam-1", 0.4)
-    assert "Drift" not in describe(TruthReader(store).read())
+    assert "Drift" not in describe(StoreSummaryReader(store).read())
     feeding.drifts(store, "cam-1", 3.0)
     clock.advance(hours=3)
     line = "Drift: cam-1 for 3 h, strength 0.75 (darker, blurred)."
-    assert line in describe(TruthReader(store).read())
+    assert line in describe(StoreSummaryReader(store).read())
 
 
 def test_a_misspelt_folder_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,14 +13,14 @@ from monitor.store.pool_transitions import PoolState
 from monitor.store.questions_and_answers import Questions
 from monitor.store.record_states import ClassOrigin, FileState
 from monitor.store.tables import counters
-from monitor.telemetry.store_reading import TruthReader
+from monitor.telemetry.store_reading import StoreSummaryReader
 from tests.store.building import commit_batch, small_detector
 from tests.store.conftest import Clock
 from tests.telemetry import feeding
 
 
 def test_an_empty_store_is_a_truth_as_well(store: Store) -> None:
-    truth = TruthReader(store).read()
+    truth = StoreSummaryReader(store).read()
     assert truth.detector is None
     assert truth.sources == ()
     assert not truth.coordinator.running
@@ -30,7 +30,7 @@ def test_an_empty_store_is_a_truth_as_well(store: Store) -> None:
 def test_a_whole_life(store: Store, clock: Clock) -> None:
     feeding.whole_life(store)
     clock.advance(minutes=5)
-    truth = TruthReader(store).read()
+    truth = StoreSummaryReader(store).read()
     assert truth.detector is not None
     assert (truth.detector.version, truth.detector.fingerprint) == (
         2,
@@ -61,9 +61,9 @@ def test_a_whole_life(store: Store, clock: Clock) -> None:
 def test_a_batch_that_is_done_twice_counts_once(store: Store) -> None:
     feeding.fit(store)
     batch = feeding.judge(store, "cam-1", known=9, novel=1, rejected=0)
-    before = TruthReader(store).read()
+    before = StoreSummaryReader(store).read()
     assert commit_batch(store, batch).already
-    assert TruthReader(store).read() == before
+    assert StoreSummaryReader(store).read() == before
 
 
 def test_a_removed_source_disappears_with_its_counters(store: Store) -> None:
@@ -73,12 +73,12 @@ def test_a_removed_source_disappears_with_its_counters(store: Store) -> None:
         feeding.note_source(store, source)
     with store.transaction() as tx:
         tx.connection.execute(delete(counters).where(counters.c.source == "cam-1"))
-    assert [source.name for source in TruthReader(store).read().sources] == ["cam-2"]
+    assert [source.name for source in StoreSummaryReader(store).read().sources] == ["cam-2"]
 
 
 def test_a_monitor_is_running_as_long_as_its_lease_is(store: Store, clock: Clock) -> None:
     lease = feeding.start_monitor(store, owner="host-1:1", ttl=30)
-    reader = TruthReader(store)
+    reader = StoreSummaryReader(store)
     assert reader.read().coordinator.running
     clock.advance(seconds=31)
     truth = reader.read()
@@ -90,7 +90,7 @@ def test_the_rest_is_shown_when_the_detectors_files_are_out_of_reach(store: Stor
     version = feeding.fit(store)
     feeding.judge(store)
     store.folder.delete(f"{version.snapshot}/manifest.json")
-    truth = TruthReader(store).read()
+    truth = StoreSummaryReader(store).read()
     assert truth.detector is not None
     assert truth.detector.t_inner is None
     assert (truth.detector.version, truth.detector.known) == (1, 2)
@@ -104,7 +104,7 @@ def test_notes_of_another_make_do_no_harm(store: Store) -> None:
         tx.notes.set("monitor", "coordinator", ["not", "a", "mapping"])
         tx.notes.set("source", "cam-1", {"last_captured_at": "yesterday"})
         tx.notes.set("drift", "cam-1", {"verdict": {"level": "much"}})
-    (source,) = TruthReader(store).read().sources
+    (source,) = StoreSummaryReader(store).read().sources
     assert source.last_captured_at is None
     assert source.drift is None
 
@@ -114,7 +114,8 @@ def test_questions_of_a_quiet_feed_are_open_but_nothing_is_suspected(store: Stor
     feeding.ask(store, "cam-1", count=3, probe=3)
     feeding.ask(store, "cam-2", count=4)
     found = {
-        s.name: (s.questions_open, s.questions_suspected) for s in TruthReader(store).read().sources
+        s.name: (s.questions_open, s.questions_suspected)
+        for s in StoreSummaryReader(store).read().sources
     }
     assert found == {"cam-1": (3, 0), "cam-2": (4, 4)}
 
@@ -128,4 +129,4 @@ def test_all_open_questions_count_however_many_pages_they_fill(
     monkeypatch.setattr(
         Questions, "list_open", lambda self, *, limit=2, after=0: whole(self, limit=2, after=after)
     )
-    assert TruthReader(store).read().questions_open == 5
+    assert StoreSummaryReader(store).read().questions_open == 5

@@ -16,7 +16,7 @@ from monitor.store import Store
 from monitor.telemetry import message_delivery
 from monitor.telemetry.errors import WebhookRefused
 from monitor.telemetry.message_delivery import GIVEN_UP, WebhookSender
-from monitor.telemetry.store_reading import TruthReader
+from monitor.telemetry.store_reading import StoreSummaryReader
 from tests.store.conftest import Clock
 from tests.telemetry import feeding
 from tests.telemetry.receiving import PATIENCE, Message, Receiver
@@ -105,9 +105,9 @@ def test_failures_are_seen_by_the_operator_and_forgotten_when_it_works_again(sto
     ):
         [name] = [found.name for found in sending.receivers]
         tell(store, "dune")
-        until(lambda: TruthReader(store).read().webhooks[name] >= 2)
+        until(lambda: StoreSummaryReader(store).read().webhooks[name] >= 2)
         well.set()
-        until(lambda: TruthReader(store).read().webhooks[name] == 0)
+        until(lambda: StoreSummaryReader(store).read().webhooks[name] == 0)
     assert "hook" not in name
 
 
@@ -198,7 +198,7 @@ def test_an_address_that_was_taken_out_is_forgotten(store: Store) -> None:
             pass
         with sender(store, receiver.url) as sending:
             [name] = [found.name for found in sending.receivers]
-    assert set(TruthReader(store).read().webhooks) == {name}
+    assert set(StoreSummaryReader(store).read().webhooks) == {name}
 
 
 @pytest.mark.parametrize("content", [None, " \n"])
