@@ -78,6 +78,29 @@ def test_looking_elsewhere_keeps_what_is_chosen_and_says_so(browser: Browser, st
     assert c in browser.cards()
 
 
+def test_large_only_the_image_that_is_shown_is_answered(browser: Browser, state: Path) -> None:
+    """Choose A, look at B, show it large, answer: B is answered, and A stays chosen."""
+    browser.visit()
+    a, b, c, *_ = browser.cards()
+    browser.click(f"#q{a} .pick")
+    browser.click(f"#q{b}")
+    browser.press(" ")
+    browser.until(lambda: browser.is_open("#zoom"))
+    assert browser.text("#zoom .accept-word") == "Yes, dune"
+    browser.press("1")
+    browser.until(lambda: list(answers(state)) == [b])
+    browser.until(lambda: browser.in_hand() == f"1-{c - 1:04d}")
+    browser.press("n")
+    browser.until(lambda: browser.is_open("#naming"))
+    assert browser.is_open("#zoom"), "what is named can be seen"
+    browser.press("glacier", Keys.ENTER)
+    browser.until(lambda: list(answers(state)) == [b, c])
+    browser.press(Keys.ESCAPE)
+    browser.until(lambda: not browser.is_open("#zoom"))
+    assert browser.text("#target") == "1 image, chosen"
+    assert browser.targets() == [f"1-{a - 1:04d}"]
+
+
 def test_any_set_can_be_chosen_by_keyboard_alone(browser: Browser, state: Path) -> None:
     browser.visit()
     cards = browser.cards()

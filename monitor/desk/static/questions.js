@@ -4,9 +4,9 @@
 // answer is written down here before it is sent, so that neither a reload nor a server that is
 // away for a moment loses one.
 
-import { cardOf, cards, chooseGroup, current, dropEmptyGroups, extendTo, leave, look, move, onChange, picked, setChosen, setCurrent, settle, targets, toggle } from "./selection.js";
+import { cardOf, cards, chooseGroup, current, dropEmptyGroups, extendTo, leave, look, move, onChange, picked, setChosen, setCurrent, settle, targets as chosenOrCurrent, toggle } from "./selection.js";
 import { Refused, freshId, localTimes, send, showOpen, toast } from "./common.js";
-import { closeZoom, compare, describe, fillZoom, isZoomed, zoom } from "./shown_picture.js";
+import { closeZoom, describe, fillZoom, isZoomed, onZoom, zoom } from "./shown_picture.js";
 import { askName, setKnown } from "./name_dialog.js";
 
 const bench = document.getElementById("bench");
@@ -22,6 +22,9 @@ let version = document.getElementById("part").dataset.version;
 
 // -- what is looked at, and what an answer would go to -----------------------------------------
 
+/** Large, one image hides all others: an answer goes to it alone, and what is chosen stays so. */
+const targets = () => (isZoomed() && current() ? [current()] : chosenOrCurrent());
+
 onChange(() => {
   const card = current();
   document.getElementById("look").hidden = !card;
@@ -29,11 +32,12 @@ onChange(() => {
   if (card && isZoomed()) fillZoom(card);
   if (mayAnswer) showTargets();
 });
+if (mayAnswer) onZoom(showTargets);
 
 /** Name the targets, with their pictures: a bulk answer is seen before it is given. */
 function showTargets() {
   const found = targets();
-  const isBulk = picked().length > 0;
+  const isBulk = picked().length > 0 && !isZoomed();
   const words = found.length === 1 ? (isBulk ? "1 image, chosen" : "This image is…") : found.length ? `${found.length} images` : "Nothing is open";
   document.getElementById("target").textContent = words;
   document.getElementById("target-pictures").replaceChildren(...found.map(small));
@@ -225,7 +229,6 @@ function showSkipped() {
 function name() {
   const found = targets();
   if (!found.length) return;
-  closeZoom();
   askName(found.length, (one) => answer(found, "class", one.id || one.name, one.name));
 }
 

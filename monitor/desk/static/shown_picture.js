@@ -22,7 +22,7 @@ export function describe(card) {
 }
 
 /** Pictures of a class beside the image: one must see what "like a dune" means. */
-export function compare(which, classId, name) {
+function compare(which, classId, name) {
   const pictures = classId ? document.querySelector(`#library [data-class="${CSS.escape(classId)}"]`) : null;
   for (const box of document.querySelectorAll(`[data-compare="${which}"]`)) {
     box.hidden = !name;
@@ -36,6 +36,14 @@ export function compare(which, classId, name) {
 }
 
 export const isZoomed = () => dialog.open;
+
+let zoomed = () => {};
+
+/** Called when the large picture was opened or closed, however that was done. */
+export function onZoom(run) {
+  zoomed = run;
+}
+dialog.addEventListener("close", () => zoomed());
 
 export function fillZoom(card) {
   const picture = card.querySelector("img");
@@ -53,6 +61,7 @@ export function zoom() {
   else if (current()) {
     fillZoom(current());
     dialog.showModal();
+    zoomed();
   }
 }
 
