@@ -12,9 +12,9 @@ from monitor.people.answer_questions import find_class
 from monitor.people.class_catalog import list_classes
 from monitor.people.class_corrections import Changed, merge, rename, retire
 from monitor.people.class_names import alike, clean_name
+from monitor.people.class_pictures import pictures_of
 from monitor.people.review_pseudo_labels import assigned_to, mark_wrong
 from monitor.people.undo_change import impact_of, undo_change
-from monitor.store.exemplars import exemplars_of
 
 SAMPLES = 400
 """Samples of a class in one answer, the least certain first: nobody looks at more."""
@@ -36,13 +36,7 @@ def samples(ask: Ask) -> models.SamplesOut:
     class_id = ask.params["class_id"]
     with ask.store.reading() as tx:
         tx.classes.get(class_id)
-        # What was merged into the class kept its pictures under its own id.
-        shown = {
-            (one.source_id, one.image_id): one.thumbnail
-            for member in tx.classes.all()
-            if tx.classes.resolve(member.id).id == class_id
-            for one in exemplars_of(tx, member.id)
-        }
+        shown = {(one.source_id, one.image_id): one.thumbnail for one in pictures_of(tx, class_id)}
     found = assigned_to(ask.store, class_id)
     return models.SamplesOut(
         samples=[

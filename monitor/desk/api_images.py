@@ -18,9 +18,9 @@ from monitor.desk.novel_images import (
 from monitor.desk.pool_map import Laid, neighbours, read_points
 from monitor.desk.question_reasons import score_words
 from monitor.desk.roles_and_tokens import Role
+from monitor.people.class_pictures import pictures_of
 from monitor.people.teach_images import Taught, call_no_image, teach, unteach
 from monitor.store.errors import NotFound
-from monitor.store.exemplars import exemplars_of
 from monitor.store.pool_images import find_in_pools
 from monitor.store.records import Pool
 from monitor.store.store import Transaction
@@ -118,7 +118,7 @@ def around(ask: Ask) -> wire_images.AroundOut:
         if nearest is None and laid is not None:
             row = rows.get(laid.nearest[laid.ids.index(id)] or "")
             nearest = row.id if row else None
-        pictures = [] if nearest is None else [e.thumbnail for e in exemplars_of(tx, nearest)]
+        pictures = [] if nearest is None else [e.thumbnail for e in pictures_of(tx, nearest)]
     return wire_images.AroundOut(
         alike=[] if laid is None else [_neighbour(laid, n) for n in neighbours(laid, id)],
         nearest=rows[nearest].name if nearest else None,

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from monitor.store.exemplars import exemplars_of
+from monitor.people.class_pictures import pictures_of
 from monitor.store.pool_transitions import PoolState
 from monitor.store.records import Pool
 from monitor.store.store import Transaction
@@ -118,7 +118,7 @@ def _learnt(tx: Transaction, who: str) -> dict[int, tuple[Learnt, ...]]:
         classes = by_pool.setdefault(pool, {})
         before = classes.get(row.id)
         is_new = event.kind == "class.discovered"
-        shown = [one.thumbnail for one in exemplars_of(tx, row.id)]
+        shown = [one.thumbnail for one in pictures_of(tx, row.id)]
         classes[row.id] = Learnt(
             row.id,
             row.name,

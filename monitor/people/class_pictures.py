@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import select
@@ -67,13 +68,24 @@ def drop_conclusions(store: Store, before: datetime, most: int = PICTURES) -> in
     return len(unused)
 
 
+def pictures_of(tx: Transaction, class_id: str) -> tuple[Exemplar, ...]:
+    """Every picture of a class: those that are kept, and those of answers, also about what was
+    merged into it, which kept them under its own id.
+    """
+    members = [row.id for row in tx.classes.all() if tx.classes.resolve(row.id).id == class_id]
+    _, asked = answered_pictures(tx, of=members)
+    return distinct([one for id in members for one in (*exemplars_of(tx, id), *asked.get(id, []))])
+
+
 def answered_pictures(
-    tx: Transaction, *, ended: bool = False
+    tx: Transaction, *, ended: bool = False, of: Collection[str] | None = None
 ) -> tuple[Counter[str], dict[str, list[Exemplar]]]:
     """How many standing answers name each class, and the pictures that they were given to.
 
-    With ``ended`` only answers that can no longer be taken back.
+    With ``ended`` only answers that can no longer be taken back, with ``of`` only those that name
+    these classes.
     """
+    named = answers.c.class_id.is_not(None) if of is None else answers.c.class_id.in_(of)
     states = [QuestionState.CLOSED] if ended else list(QuestionState)
     counts: Counter[str] = Counter()
     pictures: dict[str, list[Exemplar]] = {}
@@ -86,7 +98,7 @@ def answered_pictures(
             questions.c.captured_at,
         )
         .join(questions, questions.c.answer_id == answers.c.id)
-        .where(answers.c.class_id.is_not(None), questions.c.state.in_(states))
+        .where(named, questions.c.state.in_(states))
         .order_by(answers.c.id.desc())
     )
     for class_id, thumbnail, source_id, image_id, captured_at in found:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from selenium import webdriver
+from selenium.webdriver.common.keys import Keys
 
 from monitor.store import Store
 from tests.desk import gallery_world
@@ -63,6 +64,26 @@ def test_a_class_shows_all_its_pictures_large(browser: Browser) -> None:
     browser.until(lambda: browser.is_open("#pictures-dialog"))
     assert browser.one("#pictures-large").size["height"] > 300
     assert len(browser.all("#pictures-all img")) == 4
+
+
+def test_a_class_counts_each_of_its_images_once(browser: Browser, state: Path) -> None:
+    """Images that were asked about have a picture of their question; they are no further images."""
+    browser.visit()
+    browser.press(Keys.ENTER, Keys.ENTER)
+    browser.until(lambda: list(answers(state).values()) == ["dune"] * 2)
+    with Store.open(state) as store:
+        dune = world.discover(store, "dune", 20)
+    browser.visit("/questions")
+    browser.until(lambda: browser.all(".outcome .strip img"))
+    said = browser.one(".outcome .strip img").get_attribute("src")
+    browser.visit("/classes")
+    browser.click(f'[data-class="{dune}"] .strip button')
+    browser.until(lambda: browser.text("#pictures-title") == "dune: 20 pictures")
+    assert len(browser.all("#pictures-all .by-person")) == 6
+    first = browser.one("#pictures-all img")
+    assert first.get_attribute("className") == "by-person"
+    assert "1-0002" in str(first.get_attribute("title"))
+    assert said == first.get_attribute("src"), "what people said is shown first"
 
 
 def test_what_the_detector_concluded_is_seen_and_contradicted(

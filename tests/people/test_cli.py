@@ -172,5 +172,5 @@ def test_a_pseudo_label_is_marked_wrong(conclad: Conclad, state: Path) -> None:
     with Store.open(state) as store:
         world.ask(store, 20, pool=2)
         world.discover(store, "dune", 20, pool=2)
-    done = conclad("classes", "wrong", "dune", "cam-1", "feed/2.parquet:10")
+    done = conclad("classes", "wrong", "dune", "cam-1", "2-0010")
     assert done["what"] == "an image of cam-1 taken out of dune"

@@ -52,10 +52,12 @@ def ask(
     store: Store, count: int = 20, *, budget: int | None = None, pool: int = 1
 ) -> list[Question]:
     """A pool whose questions are half about dunes (new), a quarter water, a quarter unsure."""
-    batches = plan_feed(store, f"feed/{pool}.parquet", rows=max(count, 4), size=max(count, 4))
+    file, rows = f"feed/{pool}.parquet", max(count, 4)
+    batches = plan_feed(store, file, rows=rows, size=rows)
     with store.transaction() as tx:
         pool_id = tx.pools.open().id
-    commit_batch(store, scored(batches[0], pool=pool_id, file=f"feed/{pool}.parquet"))
+    images = [f"{pool}-{row:04d}" for row in range(rows)]
+    commit_batch(store, scored(batches[0], images=images, pool=pool_id, file=file))
     with store.transaction() as tx:
         tx.pools.apply(pool_id, PoolEvent.FILLED)
         tx.pools.begin_asking(pool_id, budget=budget or count + 10, detector_version=1)
@@ -73,7 +75,7 @@ def ask(
                     row,
                     image_id=f"{pool}-{row:04d}",
                     source_id=f"cam-{row % 2 + 1}",
-                    file=f"feed/{pool}.parquet",
+                    file=file,
                     score_ratio=1.1 + row / 20,
                     nearest_class="c2" if row % 2 else "c1",
                     suggestion=suggestion,

@@ -115,10 +115,9 @@ function sampleCard(sample) {
     title: `${sample.image_id} · ${sample.source_id}`,
     loading: "lazy",
   });
-  const words = document.createElement("span");
-  words.textContent = [sample.source_id, sure].filter(Boolean).join(" · ");
+  const words = [sample.source_id, sure].filter(Boolean).map((text) => Object.assign(document.createElement("span"), { textContent: text }));
   const label = document.createElement("label");
-  label.append(box, image, words);
+  label.append(box, image, ...words);
   const item = document.createElement("li");
   item.append(label);
   return item;
@@ -135,7 +134,7 @@ async function pictures(card, chosen) {
     large.alt = image.alt;
     words.textContent = image.title;
   };
-  const add = (found) => {
+  const add = (found, more = 0) => {
     strip.append(
       ...found.map((one) => {
         const button = Object.assign(document.createElement("button"), { type: "button", className: "small" });
@@ -145,7 +144,8 @@ async function pictures(card, chosen) {
       }),
     );
     const count = strip.children.length;
-    dialog.querySelector("h2").textContent = `${card.dataset.name}: ${count.toLocaleString()} picture${count === 1 ? "" : "s"}`;
+    const of = more ? ` of ${(count + more).toLocaleString()}` : "";
+    dialog.querySelector("h2").textContent = `${card.dataset.name}: ${count.toLocaleString()}${of} picture${count + more === 1 ? "" : "s"}`;
   };
   const onCard = [...card.querySelectorAll(".strip img, .more-pictures img")];
   strip.replaceChildren();
@@ -162,9 +162,10 @@ async function pictures(card, chosen) {
       src: sourceOf(sample),
       large: sample.thumbnail ? null : `${sourceOf(sample)}?large=true`,
       alt: `${card.dataset.name}, image ${sample.image_id}`,
-      title: [sample.by === "person" ? "answered by a person" : "added by itself", sample.source_id, sample.captured_at ? moment(sample.captured_at) : null].filter(Boolean).join(" · "),
+      title: [sample.by === "person" ? "answered by a person" : "added by itself", sample.source_id, sample.image_id, sample.captured_at ? moment(sample.captured_at) : null].filter(Boolean).join(" · "),
       className: `by-${sample.by}`,
     })),
+    found.total - found.samples.length,
   );
 }
 
