@@ -110,10 +110,7 @@ SENTENCES: dict[str, tuple[str, _Sentence]] = {
     ),
     "class.grown": (
         "good",
-        lambda p: (
-            f"{_named(p)} learnt more images of pool {p['pool']}: {p['human']:,} by people, "
-            f"{p['pseudo']:,} by itself"
-        ),
+        lambda p: f"{_named(p)} learnt more images of pool {p['pool']}: {_from_whom(p)}",
     ),
     "class.confirmed": (
         "good",
@@ -211,6 +208,11 @@ SENTENCES: dict[str, tuple[str, _Sentence]] = {
         lambda p: f"{p['who']} purged what was kept of {p['source']} from before {p['before']}",
     ),
 }
+
+
+def _from_whom(payload: Mapping[str, Any]) -> str:
+    people = f"{payload['human']:,} by people, " if payload["human"] else ""
+    return f"{people}{payload['pseudo']:,} by itself"
 
 
 def _by(payload: Mapping[str, Any]) -> str:

@@ -69,9 +69,8 @@ def drop_conclusions(store: Store, before: datetime, most: int = PICTURES) -> in
 
 
 def pictures_of(tx: Transaction, class_id: str) -> tuple[Exemplar, ...]:
-    """Every picture of a class: those that are kept, and those of answers, also about what was
-    merged into it, which kept them under its own id.
-    """
+    """Every picture of a class, kept or of an answer, also those of what was merged into it."""
+    # What was merged into the class kept its pictures under its own id.
     members = [row.id for row in tx.classes.all() if tx.classes.resolve(row.id).id == class_id]
     _, asked = answered_pictures(tx, of=members)
     return distinct([one for id in members for one in (*exemplars_of(tx, id), *asked.get(id, []))])

@@ -307,6 +307,17 @@ def test_the_history_has_a_sentence_for_every_kind_of_event() -> None:
     assert kinds <= set(SENTENCES)
 
 
+@pytest.mark.parametrize(
+    ("human", "words"), [(0, "pool 4: 59 by itself"), (2, "pool 4: 2 by people, 59 by itself")]
+)
+def test_the_history_counts_nobody_who_did_not_answer(human: int, words: str) -> None:
+    _, sentence = SENTENCES["class.grown"]
+    said = sentence(
+        {"names": {"c5": "quay"}, "class_id": "c5", "pool": 4, "human": human, "pseudo": 59}
+    )
+    assert said == f"quay learnt more images of {words}"
+
+
 def test_old_pictures_are_let_go(store: Store) -> None:
     with store.reading() as tx:
         closed = [question.thumbnail for question in tx.questions.of_pool(1)]

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from monitor.store import Store
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.record_states import ClassOrigin, QuestionState
+from monitor.store.records import Count
 from tests.desk.browser import DESKTOP, PHONE, Browser, answers, config_of, served
 from tests.people import world
 
@@ -241,7 +243,9 @@ def test_a_phone_has_everything_in_reach(browser: Browser, state: Path) -> None:
     browser.click(f"#q{first} img")
     browser.until(lambda: browser.is_open("#zoom"))
     text = browser.text("#zoom")
-    for word in ("Confirms dune", "2024", "cam-1", "Nearest known", "Yes, dune", "Undo", "Close"):
+    for word in ("Confirms dune", "2024", "cam-1", "1-0000", "Nearest known", "Yes, dune", "Undo"):
+        assert word in text
+    for word in ("Not an image", "Can’t tell", "Close"):
         assert word in text
     for button in browser.all("#zoom .accept, #zoom .other"):
         assert button.size["height"] >= 44, "large enough for a thumb"
@@ -269,6 +273,24 @@ def test_a_swipe_on_the_large_picture_answers(browser: Browser, state: Path) -> 
     assert answers(state) == {}
     browser.driver.execute_script(swipe, 100, 300)  # to the right: yes
     browser.until(lambda: list(answers(state)) == [second])
+
+
+def test_a_message_stays_while_somebody_is_about_to_use_it(browser: Browser, state: Path) -> None:
+    browser.visit()
+    browser.driver.execute_script(
+        "const real = window.setTimeout;"
+        "window.setTimeout = (run, ms, ...rest) => real(run, ms >= 1000 ? ms / 20 : ms, ...rest);"
+    )
+    first, *_ = browser.cards()
+    browser.press("t")
+    pointer = ActionChains(browser.driver)
+    pointer.move_to_element(browser.one(".toast .link")).perform()
+    # Its own time has run out by then: timers of the page go off in their order.
+    browser.driver.execute_async_script("setTimeout(arguments[0], 12000)")
+    browser.one(".toast .link").click()
+    browser.until(lambda: answers(state) == {} and first in browser.cards())
+    pointer.move_to_element(browser.one("#stage")).perform()
+    browser.until(lambda: not browser.all(".toast"))
 
 
 def test_times_are_in_the_zone_of_the_reader(browser: Browser) -> None:
@@ -353,16 +375,27 @@ def test_nothing_is_lost_when_the_server_goes_away(driver: webdriver.Chrome, sta
 def test_everything_fits_and_is_within_reach(
     browser: Browser, state: Path, size: tuple[int, int], tmp_path: Path
 ) -> None:
+    camera = "drone-07.north-east-quay.port-authority.example.org"
     with Store.open(state) as store, store.transaction() as tx:
         for number in range(12):
             tx.classes.ensure(f"a class with rather a long name, {number}", ClassOrigin.PERSON)
+        tx.notes.set("source", camera, {"last_captured_at": tx.now.isoformat()})
+        tx.counters.add([Count("images", camera, "known", 799)])
+        tx.events.append("questions.opened", {"pool": 1, "count": 3}, source=camera)
     browser.resize(size)
     for path in ("/", "/questions", "/images", "/map", "/classes", "/history", "/api"):
         browser.visit(path)
         width = browser.driver.execute_script("return document.documentElement.scrollWidth")
         assert width <= size[0], f"{path} scrolls sideways"
+        for cell in browser.all(".sources tr > *, .timeline .tag"):
+            assert cell.rect["x"] + cell.rect["width"] <= size[0], f"{path}: {cell.text} is cut off"
         assert browser.driver.save_screenshot(str(tmp_path / f"{path.strip('/') or 'home'}.png"))
     browser.visit()
+    names = browser.driver.execute_script(
+        "return [...document.querySelectorAll('#look .compare h3')]"
+        ".filter(one => one.scrollWidth > one.offsetWidth).map(one => one.innerText)"
+    )
+    assert names == [], "what it is compared with is named in full"
     accept = browser.one('[data-do="accept"]')
     assert accept.rect["y"] + accept.rect["height"] <= size[1], (
         "the first answer needs no scrolling"

@@ -20,9 +20,10 @@ IMAGES, NOVEL = 600, 150
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
+def state(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     gallery_world.make_feed(tmp_path / "feed")
-    gallery_world.make(tmp_path / "state", images=IMAGES, novel=NOVEL)
+    novel = getattr(request, "param", NOVEL)
+    gallery_world.make(tmp_path / "state", images=IMAGES, novel=novel)
     return tmp_path / "state"
 
 
@@ -134,6 +135,15 @@ def test_known_images_teach_their_class_and_blanks_are_marked(
     browser.until(lambda: browser.text("#gallery-count") == f"{NOVEL - 5} images")
 
 
+@pytest.mark.parametrize("state", [460, 540], indirect=True)
+def test_all_are_chosen_also_those_that_were_not_scrolled_to(browser: Browser, state: Path) -> None:
+    browser.visit("/images")
+    total = int(browser.text("#gallery-count").split()[0])
+    browser.click("#choose-all")
+    browser.until(lambda: browser.text("#acting-words") == f"{min(total, 500)} images")
+    assert ("The first 500 of 540 are chosen" in browser.toasts()) is (total == 540)
+
+
 def test_one_image_is_seen_large_with_what_it_looks_like(browser: Browser) -> None:
     browser.visit("/images")
     browser.click(".cell:nth-child(1)")
@@ -143,6 +153,8 @@ def test_one_image_is_seen_large_with_what_it_looks_like(browser: Browser) -> No
     words = browser.text("#large-words")
     assert "cam-" in words
     assert "unusual (" in words
+    assert "UTC" in words, "a time says its zone"
+    assert f"{NOVEL - 1:05d}" in words, "its id is what other tools call it"
     browser.press(Keys.ARROW_RIGHT)
     browser.until(lambda: browser.text("#large-words") != words)
     browser.press("x")
@@ -150,6 +162,8 @@ def test_one_image_is_seen_large_with_what_it_looks_like(browser: Browser) -> No
     assert browser.text("#large-name") == "Name it…"
     browser.press(Keys.ARROW_RIGHT)
     browser.until(lambda: browser.text("#large-name") == "Name these 2…")
+    assert browser.text("#large-known") == "These 2 are known…"
+    assert browser.text("#large-bad") == "Not images (2)"
     browser.press(Keys.ESCAPE)
     assert browser.text("#acting-words") == "1 image"
     browser.press(Keys.ESCAPE, Keys.ENTER)
@@ -157,6 +171,10 @@ def test_one_image_is_seen_large_with_what_it_looks_like(browser: Browser) -> No
     browser.click("#large-name")
     browser.until(lambda: browser.text("#naming-title") == "What is it?")
     assert browser.text("#acting-words") == "1 image", "what is named is chosen, and seen"
+    browser.press(Keys.ESCAPE, Keys.ESCAPE, Keys.ENTER)
+    browser.until(lambda: browser.is_open("#large"))
+    browser.click("#large-bad")
+    browser.until(lambda: browser.text("#gallery-count") == f"{NOVEL - 1} images")
 
 
 def test_a_lasso_on_the_map_chooses_what_lies_together(browser: Browser, state: Path) -> None:
@@ -208,6 +226,12 @@ def test_a_phone_reaches_everything(browser: Browser, path: str) -> None:
         button = browser.one('[data-act="name"]')
         assert button.rect["y"] + button.rect["height"] <= PHONE[1]
         browser.click("#show-filters")
+        browser.click("#show-filters")
+        browser.click(".cell:nth-child(2) img")
+        browser.until(lambda: browser.is_open("#large"))
+        for one in browser.all("#large .zoom-actions button"):
+            assert one.rect["x"] + one.rect["width"] <= PHONE[0]
+            assert one.rect["y"] + one.rect["height"] <= PHONE[1], one.text
     for field in browser.all("#filters select, #filters input, .filters button"):
         assert field.rect["x"] + field.rect["width"] <= PHONE[0]
 

@@ -61,12 +61,18 @@ export function toast(text, { tone = "plain", action = null } = {}) {
   }
   place.append(note);
   while (place.children.length > 3) place.firstElementChild.remove();
-  setTimeout(() => note.remove(), tone === "plain" && !action ? 4000 : 9000);
+  goLater(note, tone === "plain" && !action ? 4000 : 9000);
+}
+
+/** Not while somebody points at it, or has its button in the focus: they are about to use it. */
+function goLater(note, after) {
+  setTimeout(() => (note.matches(":hover, :focus-within") ? goLater(note, 1000) : note.remove()), after);
 }
 
 const DAY = { day: "numeric", month: "short", year: "numeric" };
 const CLOCK = { hour: "2-digit", minute: "2-digit" };
-const FORMS = { clock: CLOCK, day: DAY, weekday: { weekday: "long", ...DAY }, moment: { ...DAY, ...CLOCK } };
+const MOMENT = { ...DAY, ...CLOCK };
+const FORMS = { clock: CLOCK, day: DAY, weekday: { weekday: "long", ...DAY }, moment: MOMENT, zoned: { ...MOMENT, timeZoneName: "short" } };
 
 /** A moment in the reader's zone. */
 export function moment(text, form = "moment") {
@@ -85,8 +91,7 @@ export function ago(text, now = Date.now()) {
 /** Times come in UTC; show each in the reader's zone. */
 export function localTimes(root = document) {
   for (const time of root.querySelectorAll("time[datetime]")) {
-    const full = new Intl.DateTimeFormat(undefined, { ...FORMS.moment, timeZoneName: "short" }).format(new Date(time.dateTime));
-    time.title = full;
+    time.title = moment(time.dateTime, "zoned");
     const form = time.dataset.form ?? "moment";
     time.textContent = form === "ago" ? ago(time.dateTime) : moment(time.dateTime, form);
   }

@@ -9,6 +9,7 @@ const GAP = 10;
 const LEAST_CELL = 168;
 const BEYOND = 2;
 const SETTLED_MS = 70;
+const MOST = 500;
 
 const place = document.getElementById("gallery");
 const spacer = document.getElementById("gallery-space");
@@ -17,7 +18,7 @@ const mayAnswer = place.dataset.mayAnswer === "yes";
 
 let total = 0;
 let items = [];
-let asked = new Set();
+let asked = new Map();
 let round = 0;
 let columns = 1;
 let cell = LEAST_CELL;
@@ -39,9 +40,13 @@ function filters() {
   return found;
 }
 
-async function load(page) {
-  if (asked.has(page)) return;
-  asked.add(page);
+/** Each page once; whoever asks for it again waits for the same. */
+function load(page) {
+  if (!asked.has(page)) asked.set(page, fetchPage(page));
+  return asked.get(page);
+}
+
+async function fetchPage(page) {
   const mine = round;
   const query = filters();
   query.set("offset", page * PAGE);
@@ -81,13 +86,13 @@ function summary() {
 /** Why the list is empty: nothing was there, or nothing of what was chosen. */
 function whyNothing() {
   if ([...filters()].some(([name]) => name !== "order")) return "No image is like that. Choose fewer filters.";
-  return "Nothing that looked new is open now. Choose another outcome to see what was found earlier.";
+  return "Nothing that looked new is waiting for an outcome. Choose another outcome to see what was found before.";
 }
 
 async function restart() {
   round += 1;
   items = [];
-  asked = new Set();
+  asked = new Map();
   for (const node of nodes.values()) node.remove();
   nodes.clear();
   await load(0);
@@ -304,7 +309,14 @@ form.addEventListener("change", () => {
   restart();
 });
 form.addEventListener("submit", (event) => event.preventDefault());
-document.getElementById("choose-all")?.addEventListener("click", () => setChosen(items.filter(Boolean).slice(0, 500)));
+/** All that are listed, also those that nobody has scrolled to yet. */
+async function chooseAll() {
+  const pages = Math.ceil(Math.min(total, MOST) / PAGE);
+  await Promise.all(Array.from({ length: pages }, (_, page) => load(page)));
+  setChosen(items.filter(Boolean).slice(0, MOST));
+  if (total > MOST) toast(`The first ${MOST} of ${total.toLocaleString()} are chosen: no more can be taught at once.`);
+}
+document.getElementById("choose-all")?.addEventListener("click", chooseAll);
 
 document.getElementById("show-filters").addEventListener("click", (event) => {
   const open = form.classList.toggle("open");

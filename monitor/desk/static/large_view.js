@@ -22,7 +22,7 @@ export async function showLarge(item) {
   shown = item;
   image.src = `/pictures/${item.id}?large=true`;
   image.alt = `Image ${item.image} of ${item.source}`;
-  const words = [item.source, item.captured_at ? moment(item.captured_at) : null, `${item.words} (${item.ratio.toFixed(2)})`];
+  const words = [item.source, item.image, item.captured_at ? moment(item.captured_at, "zoned") : null, `${item.words} (${item.ratio.toFixed(2)})`];
   if (item.class_name) words.push(`${item.class_name}, ${item.by === "person" ? "named by a person" : "concluded by itself"}`);
   document.getElementById("large-words").textContent = words.filter(Boolean).join(" · ");
   document.getElementById("large-alike").textContent = "…";
@@ -61,8 +61,12 @@ function showChosen() {
   const is = moves.isChosen(shown);
   button.setAttribute("aria-pressed", is);
   button.textContent = is ? "Chosen ✓" : "Choose it";
+  // What was chosen before is meant too: each button says how many that makes.
   const count = moves.count(shown);
-  document.getElementById("large-name").textContent = count > 1 ? `Name these ${count}…` : "Name it…";
+  const many = count > 1;
+  document.getElementById("large-name").textContent = many ? `Name these ${count}…` : "Name it…";
+  document.getElementById("large-known").textContent = many ? `These ${count} are known…` : "It is known…";
+  document.getElementById("large-bad").textContent = many ? `Not images (${count})` : "Not an image";
 }
 
 /** Keys that teach, for the image that is shown; whether the key was one of them. */
@@ -81,7 +85,9 @@ export function chooseLarge() {
 dialog.addEventListener("click", (event) => {
   if (event.target === dialog || event.target === image) dialog.close();
   if (event.target.closest("#large-choose")) chooseLarge();
-  if (event.target.closest("#large-name")) largeKey("n");
+  for (const [id, key] of [["name", "n"], ["known", "k"], ["bad", "b"]]) {
+    if (event.target.closest(`#large-${id}`)) largeKey(key);
+  }
   if (event.target.closest("#large-before")) moves.step(-1);
   if (event.target.closest("#large-after")) moves.step(1);
 });
