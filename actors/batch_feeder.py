@@ -156,7 +156,7 @@ class BatchFeeder:
         if now - self._listing_began < HANG_SECONDS:
             return
         if self._probe is None:
-            # A daemon: one that hangs for good shall not keep us from ending.
+            # A daemon: one that hangs for good must not keep us from ending.
             asked = threading.Thread(target=self._source.is_there, name="probe", daemon=True)
             asked.start()
             self._probe = asked, now

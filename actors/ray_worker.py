@@ -148,7 +148,7 @@ def _beside_the_head(
 ) -> NodeAffinitySchedulingStrategy | None:
     """On the best node that computes; after a failure on the next: something may be wrong there.
 
-    Not a soft wish, which Ray does not heed for actors that ask for nothing. Should the node be
+    Not a soft preference, which Ray ignores for actors that ask for nothing. Should the node be
     gone by then, the actor fails to start and another one is started.
     """
     fit = helper_nodes(config, nodes)

@@ -375,7 +375,7 @@ def _run(
                     coordinator.run()
                     periodic.finish()
                 finally:
-                    # Whoever watches next begins anew: what is under way is nobody's.
+                    # The next one starts from the store: nobody waits for what is under way.
                     workers.forget()
 
             try:

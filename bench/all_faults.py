@@ -42,7 +42,7 @@ HEAD_LASTS = (5.0, 60.0)
 KILLED_SHARE, HEAD_SHARE = 0.15, 0.03
 DRIVER_DEATHS = ("driver-killed", "driver-stopped", "driver-frozen")
 DEATHS = (*DRIVER_DEATHS, "actor-killed", "node-lost")
-#: While nothing was committed for so long, nothing new is broken: the feed shall end some day.
+#: While nothing was committed for so long, nothing new is broken: the feed must end some day.
 CALM_SECONDS = 45.0
 
 

@@ -250,7 +250,7 @@ def drill(name: str, fault: Callable[[Stage], None], *, after: float) -> None:
             watching.start()
             hurt = time.monotonic()
             fault(scene)
-            mended = time.monotonic()
+            repaired = time.monotonic()
             # What has noticed nothing yet may do so now: Ray gives its nodes half a minute.
             time.sleep(after)
             wait_for(lambda: keeps_up(scene), PATIENCE, what="catching up")
@@ -266,8 +266,8 @@ def drill(name: str, fault: Callable[[Stage], None], *, after: float) -> None:
         starts = {"monitor": scene.monitor.starts, "head": scene.head.starts}
         starts |= {f"worker {n}": worker.starts for n, worker in enumerate(scene.workers)}
         print(
-            f"{name:<10} first verdict {first:.0f} s after the start; fault {mended - hurt:.0f} s "
-            f"long; longest pause {watching.longest_pause(hurt):.0f} s, files waited until "
+            f"{name:<10} first verdict {first:.0f} s after the start; "
+            f"fault {repaired - hurt:.0f} s long; longest pause {watching.longest_pause(hurt):.0f} s, files waited until "
             f"{watching.behind(hurt):.0f} s after it began; {total} images: {lost} lost, "
             f"{twice} twice, {errors} errors in the store; started: "
             + ", ".join(f"{part} {n}x" for part, n in starts.items()),

@@ -258,7 +258,7 @@ def notice_dfm(path: Path) -> Iterator[list[bool]]:
 
 
 def notice_mmd(path: Path) -> Iterator[list[bool]]:
-    """A pool is noticed in which the online test raises an alarm; it begins anew after each."""
+    """A pool is noticed in which the online test raises an alarm; it starts again after each."""
     from alibi_detect.cd import MMDDriftOnline
 
     for labelled, pools in feeds_of(path):

@@ -121,7 +121,7 @@ def compare_speed(
 def compare_noticing(
     ways: Sequence[str], features: Path, plan: LivePlan, environments: Path, seconds: float
 ) -> None:
-    """Pools in which something was noticed: the clean ones, and the first with news."""
+    """Pools in which something was noticed: the clean ones, and the first with a new class."""
     data = load_features(features)
     (share,) = plan.shares
     print(
@@ -155,7 +155,7 @@ def _tell(title: str, plan: LivePlan, found: Sequence[dict[str, Any]]) -> None:
     clean, first = told[:, : plan.clean], told[:, plan.clean]
     images = told.size * plan.pool
     print(
-        f"{title:>55}: {len(told)} feeds; first pool with news {first.mean():.0%}, within "
+        f"{title:>55}: {len(told)} feeds; first pool with a new class {first.mean():.0%}, within "
         f"{plan.pools} "
         f"{told[:, plan.clean :].any(axis=1).mean():.0%}; alarms in {clean.sum()} of {clean.size} "
         f"clean pools; {images / found[-1]['processor']:,.0f} images/s of a core with its fits, "
@@ -190,8 +190,8 @@ def _tell_ours(features: Path, plan: LivePlan, folder: Path, seconds: float) -> 
         records = json.loads((out / "live.json").read_text())["records"]
         noticed = [record["noticed_in"] for record in records]
         print(
-            f"{title:>55}: first pool with news {np.mean([n == 1 for n in noticed]):.0%}, within "
-            f"{plan.pools} {np.mean([n is not None for n in noticed]):.0%}; needless rounds in "
+            f"{title:>55}: first pool with a new class "
+            f"{np.mean([n == 1 for n in noticed]):.0%}, within {plan.pools} {np.mean([n is not None for n in noticed]):.0%}; needless rounds in "
             f"{sum(r['needless_rounds'] for r in records)} of "
             f"{sum(r['clean_pools'] for r in records)} clean pools",
             flush=True,

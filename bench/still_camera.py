@@ -129,8 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         if given.turns:
             config = config_in(Path(temporary), given.precision)
-            crew = [Camera(images, size, np.random.default_rng(n)) for n in range(given.cameras)]
-            measure_cost(config, Path(temporary), crew, given.frames, given.turns)
+            cameras = [Camera(images, size, np.random.default_rng(n)) for n in range(given.cameras)]
+            measure_cost(config, Path(temporary), cameras, given.frames, given.turns)
         if given.draws:
             # None of these is fitted to a file, and so has chosen a precision.
             config = config_in(Path(temporary) / "draws", "float32")
@@ -148,17 +148,17 @@ def by_class(data: Path) -> dict[str, list[bytes]]:
 def measure_cost(
     config: Config,
     folder: Path,
-    crew: Sequence[Camera],
+    cameras: Sequence[Camera],
     frames: int,
     turns: int,
 ) -> None:
     """Core-seconds of `conclad score` with and without reuse, one after the other."""
-    write(folder / "labelled.parquet", crew[:1], crew[0].labelled())
+    write(folder / "labelled.parquet", cameras[:1], cameras[0].labelled())
     fit(config, [folder / "labelled.parquet"])
-    size = crew[0].size
-    feeds = [camera.feed(frames // len(crew)) for camera in crew]
+    size = cameras[0].size
+    feeds = [camera.feed(frames // len(cameras)) for camera in cameras]
     names = [name for second in zip(*feeds, strict=True) for name in second]
-    write(folder / "feed.parquet", crew, names)
+    write(folder / "feed.parquet", cameras, names)
     used: dict[Reuse, list[float]] = {"never": [], "auto": []}
     for turn in range(turns):
         for reuse, seconds in used.items():
@@ -167,8 +167,8 @@ def measure_cost(
             if not turn:
                 missed = not_embedded(folder / f"{turn}-{reuse}", names)
                 print(
-                    f"{reuse}: {found.images} frames of {size[0]} x {size[1]}, {len(crew)} cameras "
-                    f"in turn, {found.reused} reused, {missed} changed frames not embedded"
+                    f"{reuse}: {found.images} frames of {size[0]} x {size[1]}, {len(cameras)} "
+                    f"cameras in turn, {found.reused} reused, {missed} changed frames not embedded"
                 )
     for reuse, seconds in used.items():
         shown = ", ".join(f"{one:.2f}" for one in seconds)
@@ -200,17 +200,17 @@ def not_embedded(out: Path, names: Sequence[str]) -> int:
     return sum(row["same_as"] is not None and names[row["row"]] != NOTHING for row in rows)
 
 
-def write(path: Path, crew: Sequence[Camera], names: Sequence[str]) -> None:
+def write(path: Path, cameras: Sequence[Camera], names: Sequence[str]) -> None:
     """What the cameras see one after the other, in turn."""
     numbers = range(len(names))
-    takes = [number % len(crew) for number in numbers]
+    takes = [number % len(cameras) for number in numbers]
     columns = {
         "image_id": [f"{number:07d}" for number in numbers],
         "captured_at": pa.array(
             [number * 1_000_000 for number in numbers], pa.timestamp("us", "UTC")
         ),
         "source_id": [f"camera-{take}" for take in takes],
-        "image": [crew[take].frame(name) for take, name in zip(takes, names, strict=True)],
+        "image": [cameras[take].frame(name) for take, name in zip(takes, names, strict=True)],
         "label": list(names),
     }
     pq.write_table(pa.table(columns), path, row_group_size=BATCH)

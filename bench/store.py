@@ -33,7 +33,7 @@ from monitor.store.verdict_columns import REJECTED, VERDICTS, features_schema, t
 DIMENSION, GROUP = 1280, 16
 NOW = datetime(2024, 5, 17, tzinfo=UTC)
 
-#: What the monitor counts per source and batch besides the images themselves.
+#: What the monitor counts per source and batch in addition to the images.
 COUNTERS = [("above", ""), ("expected_above", ""), ("score_ratio_sum", "")] + [
     ("score_ratio", bucket) for bucket in ("0.5", "0.75", "1", "1.25")
 ]

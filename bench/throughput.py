@@ -49,7 +49,7 @@ BESIDE = Path("../shared/data/eurosat.parquet")
 
 
 def committed_per_second(state: str) -> float:
-    """Images that were committed, by the time from a complete crew to the last commit."""
+    """Images that were committed, by the time from when all workers are up to the last commit."""
     with Store.open(state) as store, store.reading() as tx:
         began = max(e.at for e in tx.events.after(limit=10**6) if e.kind == "monitor.started")
         last, rows = tx.connection.execute(

@@ -1,4 +1,4 @@
-"""Small images for the examples: scenes from above, drawn anew each time."""
+"""Small images for the examples: scenes from above, drawn again each time."""
 
 from __future__ import annotations
 

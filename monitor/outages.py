@@ -55,7 +55,7 @@ class Outages:
         self._entries: dict[ErrorKind, _Entry] = {}
 
     def begin(self, error: BaseException, kind: ErrorKind | None = None) -> bool:
-        """Something failed because of an outage (of this kind); whether that is news."""
+        """Something failed because of an outage (of this kind); whether that was not known yet."""
         kind, now = kind or kind_of(error), self._clock()
         if kind not in OUTAGES:
             raise ValueError(f"{error!r} is no outage")

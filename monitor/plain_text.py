@@ -24,7 +24,7 @@ MESSAGE_LONGEST = 8000
 def name_problem(name: str) -> str | None:
     r"""What is wrong with a name, as the end of a sentence; None if it can be taken in.
 
-    Refused besides control characters: what Unicode calls format characters (they turn text
+    Refused in addition to control characters: what Unicode calls format characters (they turn text
     around, or cannot be seen), lone surrogates, and code points without a character. Any
     language's letters and all single emoji pass.
 

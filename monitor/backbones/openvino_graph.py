@@ -1,7 +1,7 @@
 """A backbone as an OpenVINO graph, translated once and kept in the cache.
 
 Translating a network takes several seconds, reading the result back a tenth of one; every process
-that embeds would pay it anew.
+that embeds would pay it again.
 """
 
 from __future__ import annotations

@@ -109,7 +109,9 @@ _NOT_LIVE = {
     type=click.IntRange(32, 1024),
     help="What --backbone sees, in pixels; chosen as 'conclad fit' does if not given.",
 )
-@click.option("--plan", "plan_name", help="Start from a named plan; options given besides it win.")
+@click.option(
+    "--plan", "plan_name", help="Start from a named plan; options that are also given win."
+)
 @click.option("--initial", type=int, help="Classes known at first.")
 @click.option(
     "--increment",
@@ -147,7 +149,7 @@ _NOT_LIVE = {
 @click.option(
     "--clean-new",
     is_flag=True,
-    help="For --shift: new images stay clean, which makes them easier to tell.",
+    help="For --shift: new images stay clean, which makes them easier to recognise.",
 )
 @click.option(
     "--feeds",

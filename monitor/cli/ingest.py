@@ -100,7 +100,7 @@ def ingest(
     A SOURCE is a folder of images in any layout, an image, a zip or tar archive, a WebDataset, a
     Parquet file with images, a video, a GeoTIFF, a STAC item, or a camera (rtsp://…, http://…,
     /dev/video0; NAME=rtsp://… names it). Every image enters the feed once, however often the
-    command is run or killed. Images are not encoded anew where the feed can read them.
+    command is run or killed. Images are not encoded again where the feed can read them.
     """
     chosen = _options(options)
     # Late: --help and mistakes in options do not wait for it.

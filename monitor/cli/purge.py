@@ -69,6 +69,6 @@ def describe(done: Purged) -> str:
     if not done.rewritten:
         lines.append(
             "The database file still has bytes of what was deleted, because others read it "
-            "meanwhile: purge again to have it written anew."
+            "meanwhile: purge again to have it rewritten."
         )
     return "\n".join(lines)

@@ -280,7 +280,7 @@ def _watch(
 
 
 def _check(config: Config, *, may_wait: bool) -> None:
-    """Raise what a person can mend, before anything is loaded.
+    """Raise what a person can correct, before anything is loaded.
 
     What is only away, such as a database that starts together with the monitor, is waited for.
     """

@@ -29,7 +29,7 @@ class Field:
 
     @property
     def takes_text(self) -> bool:
-        """Whether text is the only thing it can be (besides nothing)."""
+        """Whether text is the only thing it can be (or nothing)."""
         kinds = {kind for kind in _kinds(self.annotation) if kind is not type(None)}
         return kinds == {str}
 

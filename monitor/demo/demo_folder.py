@@ -75,7 +75,7 @@ class DemoFolder:
     def prepare(self, of: Mapping[str, Any], *, keep: bool) -> bool:
         """Make the folder; whether it holds the images of this very demo already.
 
-        What an earlier demo left there is removed, unless it shall be kept. ``of`` is what the
+        What an earlier demo left there is removed, unless it is to be kept. ``of`` is what the
         images depend on.
         """
         if self.path.exists() and any(self.path.iterdir()) and not self.config_file.exists():

@@ -292,13 +292,13 @@ def _last_line(log: Path) -> str:
 
 
 def _plot(story: Story, written: Written) -> str:
-    news = [f"{a.label} (day {a.day + 1}, {a.source})" for a in story.arrivals]
+    arrivals = [f"{a.label} (day {a.day + 1}, {a.source})" for a in story.arrivals]
     lens = story.lens
     return "\n".join(
         [
             f"{written.training:,} labelled images of {', '.join(story.known)};",
             f"{written.images:,} images of {story.days} days in {written.files} files.",
-            f"Nobody told the detector about {', '.join(news)},",
+            f"The detector does not know of {', '.join(arrivals)},",
             f"nor of the dirty lens at {lens.source} on days {lens.first_day + 1} to "
             f"{lens.last_day + 1}.",
         ]

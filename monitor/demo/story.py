@@ -2,7 +2,7 @@
 
 Three sources send images every day. Two of them begin to show things that nobody taught the
 detector: first one, later another, then two on the same day, at last one more. In between one
-source gets a dirty lens, which is no news about the world. The third source stays as it was, to
+source gets a dirty lens, which is nothing new in the world. The third source stays as it was, to
 show that nobody is bothered about it.
 """
 
@@ -40,7 +40,7 @@ _LENS = ("valley", 0.375, 0.625)
 MOST_CLASSES = MOST_KNOWN + len(_ARRIVALS)
 
 FRESH_SHARE = 0.5
-"""Of its source's images, as long as a class is news: about a sixth of a pool."""
+"""Of its source's images, as long as a class is new: about a sixth of a pool."""
 FRESH_DAYS = 1 / POOLS
 LATER_SHARE = 0.12
 MOST_NEW = 0.8
@@ -109,11 +109,11 @@ class Story:
             raise TooFewImages(
                 f"{len(set(labels))} classes do not make a story; give at least {LEAST_CLASSES}"
             )
-        news = min(len(_ARRIVALS), len(labels) - 2)
-        known = labels[: min(len(labels) - news, MOST_KNOWN)]
+        new = min(len(_ARRIVALS), len(labels) - 2)
+        known = labels[: min(len(labels) - new, MOST_KNOWN)]
         # With three new classes there is one of its own and the two at once.
-        moments = _ARRIVALS[:news] if news > 3 else (_ARRIVALS[0], *_ARRIVALS[2:4])
-        arriving = labels[len(known) : len(known) + news]
+        moments = _ARRIVALS[:new] if new > 3 else (_ARRIVALS[0], *_ARRIVALS[2:4])
+        arriving = labels[len(known) : len(known) + new]
         source, first, last = _LENS
         return cls(
             known=tuple(known),

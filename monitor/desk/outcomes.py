@@ -19,7 +19,7 @@ ALIVE = timedelta(seconds=60)
 """The monitor writes a sign of life every five seconds; a crowded machine may miss a few."""
 
 LATELY = timedelta(days=14)
-"""How long what was learnt counts as news."""
+"""How long what was learnt is shown as an outcome."""
 
 PICTURES = 6
 EVENTS = 500

@@ -87,7 +87,7 @@ class PoolMaps:
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="map")
 
     def of(self, pool: Pool, version: int | None) -> Laid:
-        """The layout of a pool as it is now; one that is filling is laid out anew as it grows."""
+        """The layout of a pool as it is now; one that is filling is laid out again as it grows."""
         key = (pool.id, _step(pool.size), version or 0)
         with self._lock:
             if key in self._laid:

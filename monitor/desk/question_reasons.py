@@ -58,4 +58,4 @@ def why_asked(
         return f"Looks like {suspect}, but not sure enough."
     if ratio > 1:
         return "Looks new: nothing known looks like it."
-    return "Helps to tell the known from the new in this group."
+    return "Helps to distinguish the known from the new in this group."

@@ -57,7 +57,7 @@ def speed(config: Config, store: Store | None, cameras: int) -> Iterator[Check]:
     yield good(
         "cameras",
         f"{cameras:,} cameras with an image a second need {cores:g} cores like these in "
-        f"{computed} at {size} px, and their decoding besides",
+        f"{computed} at {size} px, and decoding them",
     )
 
 

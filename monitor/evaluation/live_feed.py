@@ -1,4 +1,4 @@
-"""A labelled dataset as a feed: labelled images, then pools that are clean, then pools with news.
+"""A labelled dataset as a feed: labelled images, then clean pools, then pools with new classes.
 
 What a seed draws first (the classes, the labelled images) is the same for all shares, so that
 shares are compared on the same detectors; the pools of each share are its own.

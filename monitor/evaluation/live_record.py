@@ -109,7 +109,7 @@ def run_live_cell(cell: LiveCell, plan: LivePlan, data: LabelledFeatures, steps:
 
 
 class _Watched:
-    """Counts what an operator feels: when news was noticed, what was asked, what verdicts say."""
+    """Counts what an operator sees: when a new class was noticed, what was asked, verdicts."""
 
     def __init__(self, new: Collection[str], features: Floats, names: Sequence[str]) -> None:
         self._new = frozenset(new)

@@ -37,7 +37,7 @@ _HOW_TO_READ = (
     "closed ones the images of a whole pool together, both before anybody was asked; settled ones "
     "follow the answers. The naive alternatives judge each pool by itself, at a level of one false "
     "alarm in {run:.0f} pools, but for the paper's rule, which has none; conclad has the "
-    "questions of its allowance besides its trigger."
+    "questions of its allowance in addition to its trigger."
 )
 
 
@@ -384,7 +384,7 @@ def _median(pools: Sequence[int | None]) -> str:
 
 
 def _credit(rows: Sequence[Record]) -> float:
-    """What the trigger may spend besides at the start of its detectors, over their clean looks."""
+    """What the trigger may also spend at the start of its detectors, over their clean looks."""
     looks: list[int] = [row["clean_pools"] for row in rows]
     return sum(TriggerSettings().start_credit * n / (n + 1) for n in looks)
 

@@ -33,7 +33,7 @@ _NEW_ONLY = 1 / 3
 # in some of them.
 _MIX = 3.0
 _SOURCE = "source"
-# Nothing is asked besides what the trigger opens: it alone is measured here.
+# Only what the trigger opens is asked about: it alone is measured here.
 _TRIGGER = TriggerSettings(trickle_per_week=0)
 
 

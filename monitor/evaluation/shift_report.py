@@ -26,16 +26,16 @@ _HOW_TO_READ = (
     "inner loop has not seen. Beside it are a linear discriminant that was given every label of "
     "the shifted source in that pool, which is what the features allow, and S⁰, the score without "
     "answers. Told at pool is the "
-    "median number of pools after the shift began until drift was told, with the share of runs "
-    "in which it was told at all. False novel is the share of shifted known samples above "
+    "median number of pools after the shift began until drift was reported, with the share of runs "
+    "in which it was reported at all. False novel is the share of shifted known samples above "
     "T_inner as they are, with the shift that one pool showed corrected, and after the shift was "
     "learnt; recall is that of new samples."
 )
 _SHIFTED_NEW = "New samples are shifted like the rest of their source."
 _CLEAN_NEW = (
     "New samples are clean while known ones are shifted (--clean-new): being shifted already "
-    "speaks for a known class, so these figures leave out how hard it is to tell new from known "
-    "in a shifted source."
+    "speaks for a known class, so these figures leave out how hard it is to distinguish new from "
+    "known in a shifted source."
 )
 
 
@@ -87,7 +87,7 @@ def _pools(records: Sequence[Record]) -> Table:
 def _watch(records: Sequence[Record]) -> Table:
     groups = _grouped(records, "watch", ("dataset", "corruption", "severity", "feed"))
     return Table(
-        "Drift told at pool (share of runs)",
+        "Drift reported at pool (share of runs)",
         ("data, corruption, severity, feed", *_WATCHES),
         tuple(
             (
@@ -113,7 +113,7 @@ def _counts(records: Sequence[Record]) -> Table:
     rows = [
         ("shift only: no class added", _share(feeds["shifted"], lambda r: not r["false_classes"])),
         ("shift only: nothing seemed new", _share(feeds["shifted"], lambda r: not r["triggered"])),
-        (f"shift of severity {_PLAIN}: told within two pools", _share(plain, _soon)),
+        (f"shift of severity {_PLAIN}: reported within two pools", _share(plain, _soon)),
         ("new class only: not called drift", _share(feeds["new"], _untold)),
         ("clean feed: not called drift", _share(feeds["clean"], _untold)),
         (

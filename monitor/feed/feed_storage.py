@@ -394,7 +394,7 @@ IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp")
 OTHERS = (".zip", ".tar", ".tar.gz", ".tgz", ".mp4", ".mkv", ".avi", ".mov")
 ENTRIES = 10_000
 """Names looked at. A folder of images shows itself within the first few; a feed of a million files
-shall not be walked for the question."""
+should not be walked for the question."""
 
 
 def check_for_images(location: str | os.PathLike[str]) -> None:

@@ -35,7 +35,7 @@ class UnfinishedFile:
 
 
 def wait_for(file: FeedFile, before: UnfinishedFile | None, now: datetime) -> UnfinishedFile:
-    """One more look that found no footer; a file that grew meanwhile starts its wait anew."""
+    """One more look that found no footer; a file that grew meanwhile starts its wait again."""
     if before is None or before.file != file:
         return UnfinishedFile(file, now)
     return UnfinishedFile(file, before.since, before.tries + 1)

@@ -1,4 +1,4 @@
-"""A small picture of an image for people to judge: decoded and encoded anew.
+"""A small picture of an image for people to judge: decoded and encoded again.
 
 Whatever else the bytes carried (a position, a serial number, a comment, an embedded preview, or
 something that only pretends to be an image) stays behind, because only pixels go through.

@@ -57,7 +57,7 @@ class FileSource:
             began = time.monotonic()
             yield Idle()
             for handed in self._pass(self.files, []):
-                # What was there at the last look is no news.
+                # What was there at the last look is not new.
                 if not isinstance(handed, Known):
                     yield handed
             pause = max(self.reading.options.poll, RELAXED * (time.monotonic() - began))

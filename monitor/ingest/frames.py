@@ -144,7 +144,7 @@ class Sampling:
             self._due = seconds
         if seconds < self._due - 0.0005:
             return False
-        # After a gap the grid starts anew instead of catching up with a burst.
+        # After a gap the grid starts again instead of catching up with a burst.
         self._due = max(self._due + period, seconds + period / 2)
         return True
 

@@ -33,7 +33,7 @@ from monitor.novelty.subspace import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownClass:
-    """A class that is no longer news.
+    """A class that the detector knows.
 
     ``id`` never changes and is never given to another class; ``name`` may. A class has one
     subspace for each of its modes (its look by day and by night, or the parts that a merge
@@ -277,7 +277,7 @@ class Detector:
 
     @cached_property
     def opinions(self) -> Opinions | None:
-        """What a verdict rests on besides FRE; None where FRE alone decides."""
+        """What a verdict rests on in addition to FRE; None where FRE alone decides."""
         settings = self.settings
         if not isinstance(settings, RobustSettings) or not settings.opinions:
             return None
@@ -432,7 +432,7 @@ class Detector:
         )
 
     def with_classes(self, classes: Sequence[KnownClass]) -> Detector:
-        """These classes besides the ones known; no FRE of a class already known changes."""
+        """These classes in addition to the known ones; no FRE of a class already known changes."""
         return self._of([*self.classes, *classes])
 
     def with_known(self, classes: Sequence[KnownClass]) -> Detector:
@@ -440,7 +440,7 @@ class Detector:
         return self._of(classes)
 
     def without_class(self, id: str) -> Detector:
-        """Forget a class: what looks like it will be news again."""
+        """Forget a class: what looks like it will look new again."""
         gone = self.find(id)
         return self._of([c for c in self.classes if c.id != gone.id])
 

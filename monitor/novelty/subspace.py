@@ -189,7 +189,7 @@ def principal(x: Floats, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, floa
         return vectors.T, energies, total
     if energies.size == 0:
         return np.empty((0, dimension)), energies, total
-    # Directions from the Gram matrix lose orthogonality as energies fall: mend it by QR.
+    # Directions from the Gram matrix lose orthogonality as energies fall: restore it by QR.
     directions, triangle = np.linalg.qr((centred.T @ vectors) / np.sqrt(energies))
     return (directions * np.sign(np.diag(triangle))).T, energies, total
 

@@ -82,7 +82,7 @@ def _missing(samples: PoolSamples, index: int, confidence: float) -> MissingThum
 
 
 def next_missing_thumbnails(tx: Transaction) -> tuple[int, list[MissingThumbnail]] | None:
-    """A pool whose pseudo-labels have no thumbnails yet, and what they shall show."""
+    """A pool whose pseudo-labels have no thumbnails yet, and what they will show."""
     for pool_id, by_class in sorted(missing_thumbnails(tx).items()):
         return pool_id, [one for some in by_class.values() for one in some]
     return None
@@ -100,7 +100,7 @@ def attach_thumbnails(
 ) -> None:
     """Let the classes show what was rendered; a thumbnail that could not be had is given up.
 
-    What is still wanted is read anew: a purge may have taken some of it back meanwhile.
+    What is still wanted is read again: a purge may have taken some of it back meanwhile.
     """
     for class_id, some in missing_thumbnails(tx).get(pool_id, {}).items():
         digests = [(one, rendered.get((one.file, one.row))) for one in some]

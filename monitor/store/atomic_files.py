@@ -312,7 +312,7 @@ class Folder:
 
         Harmless to repeat, from any process: whoever comes second finds it done. Nothing is
         synced, because a power cut leaves the file under one of the two names, and the promise
-        in the database says which one it shall have.
+        in the database says which one it will have.
         """
         with self._disk_errors():
             if not self.is_local:

@@ -7,7 +7,7 @@ them; where the pool has let go of them, all that the version added goes. Classe
 look of a shifted source keep images of it that no discovery names; the version says which source.
 
 The version in use is followed by one without them, which a running monitor takes up like any
-other; older ones are written anew, so that going back to them brings nothing back. Means and
+other; older ones are rewritten, so that going back to them brings nothing back. Means and
 directions of a class stay where they rest on at least three images.
 """
 

@@ -247,7 +247,7 @@ class Answers(Repository):
         """Take the standing answer back and open the question again, until its round ends.
 
         Conflicting answers are not promoted: whoever looks at the question sees them and
-        decides anew.
+        decides again.
         """
         earlier = self._sent_before(client_id, question_id, AnswerKind.UNDO)
         if earlier is not None:

@@ -155,7 +155,7 @@ def spool_features(scored: ScoredBatch, place: SpoolPlace | None) -> ScoredBatch
 
 
 def staged_as(folder: Folder, found: SpooledFeatures, name: str) -> Staged:
-    """As a file that shall have this name."""
+    """As a file that will have this name."""
     return Staged(folder, name, found.temporary, found.size, found.sha256)
 
 

@@ -460,7 +460,7 @@ def recover(store: Store, lease: Lease | None = None) -> Recovered:
 
 
 def promises(tx: Transaction, staged: list[str]) -> dict[str, str]:
-    """Of these staged files, those that were committed, with the names they shall have."""
+    """Of these staged files, those that were committed, with the names they will have."""
     found: dict[str, str] = {}
     for table in (outputs, pool_members):
         for piece in chunks(staged):

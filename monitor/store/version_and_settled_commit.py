@@ -411,7 +411,7 @@ def _stage_settled(store: Store, pool_id: int, revision: int, table: pa.Table) -
 
 
 def _record_settled(tx: Transaction, made: Settlement, staged: Staged) -> Staged:
-    """Step 3b for the file; returns it with the name that it shall have."""
+    """Step 3b for the file; returns it with the name that it will have."""
     named = replace(staged, name=output_name("settled", Span(made.number, made.number)))
     output = _output(tx, "settled", made.number, named, made.rows)
     tx.outputs.add(replace(output, staged=staged.temporary))

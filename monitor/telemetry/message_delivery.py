@@ -35,7 +35,7 @@ GIVEN_UP = "webhook.given_up"
 #: How often the timeline is read. Events are rare, and two seconds of delay do not matter.
 POLL_SECONDS = 2.0
 
-#: After a failure: at once is pointless, and more rarely than this is no longer news.
+#: After a failure: at once is pointless, and a message that comes later than this is too late.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 300.0
 
 #: Closing waits for a message that is on its way, but not for a receiver that hangs.
@@ -91,7 +91,7 @@ class EventSender(Generic[R]):
         self._stop.clear()
         for receiver in self.receivers:
             thread = threading.Thread(
-                target=self._run, args=(receiver,), name=f"tell-{receiver.name}", daemon=True
+                target=self._run, args=(receiver,), name=f"deliver-{receiver.name}", daemon=True
             )
             self._threads.append(thread)
             thread.start()

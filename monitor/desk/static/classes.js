@@ -1,4 +1,4 @@
-// Corrections of classes: each asks once, says what it does, and loads the page anew.
+// Corrections of classes: each asks once, says what it does, and reloads the page.
 
 import { afterReload, freshId, moment, openDialog, send } from "./common.js";
 

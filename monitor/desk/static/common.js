@@ -122,7 +122,7 @@ export function openDialog(dialog, submit) {
 
 const SAID = "conclad.said";
 
-/** Load the page anew, and say there what was done; `undo` is the request that takes it back. */
+/** Reload the page, and say there what was done; `undo` is the request that takes it back. */
 export function afterReload(text, undo = null) {
   sessionStorage.setItem(SAID, JSON.stringify({ text, undo }));
   location.reload();

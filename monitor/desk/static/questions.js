@@ -1,6 +1,6 @@
 // Questions: look, choose, answer with one key, take back with another.
 //
-// The server renders every card; this file sends answers and fetches the changing part anew. An
+// The server renders every card; this file sends answers and fetches the changing part again. An
 // answer is written down here before it is sent, so that neither a reload nor a server that is
 // away for a moment loses one.
 

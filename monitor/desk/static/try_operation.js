@@ -21,7 +21,7 @@ async function run(form) {
   const options = { method: form.dataset.method, headers: { accept: "application/json", "x-csrf-token": csrf } };
   if (options.method !== "GET") {
     options.headers["content-type"] = body?.dataset.kind ?? "application/json";
-    // An example's id is drawn anew each time, as a program would.
+    // An example's id is drawn again each time, as a program would.
     options.body = (body?.value ?? "{}").replaceAll("FRESH-ID", freshId());
   }
   reply.hidden = false;

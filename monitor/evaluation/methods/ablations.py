@@ -29,7 +29,7 @@ ABLATIONS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any]]]] = {
         "no-everywhere": ("asks only where the pool looks new", {"everywhere_from": 10**6}),
         "no-dimming": ("questions do not keep apart", {"dimming": 0.0}),
         "no-spread": ("labels do not travel", {"graph": {"propagation": 0.0}}),
-        "no-shift": ("answers tell nothing of a shift", {"mind_shift": False}),
+        "no-shift": ("answers say nothing about a shift", {"mind_shift": False}),
         "no-whitening": (
             "the space of the graph is not whitened",
             {"graph": {"whitening": 1.0}},

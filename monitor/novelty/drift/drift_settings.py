@@ -130,7 +130,7 @@ class DriftSettings(SettingsGroup):
         low=0.0,
         high=10.0,
     )
-    words_most: int = setting(3, "Words for one shift at most: more tell less.", low=1)
+    words_most: int = setting(3, "Words for one shift at most: more are harder to read.", low=1)
 
     # What a shift explains of one pool.
     alone_evidence: float = setting(
@@ -231,5 +231,5 @@ class DriftSettings(SettingsGroup):
     )
 
 
-#: What drift uses unless it is told otherwise.
+#: What drift uses unless other settings are given.
 DRIFT_DEFAULTS = DriftSettings()

@@ -157,7 +157,7 @@ def observe(
 def accept(
     state: Mapping[str, Any], at: float, settings: DriftSettings = DRIFT_DEFAULTS
 ) -> dict[str, Any]:
-    """People have said that the present shift is how it shall be: it becomes normal.
+    """People have said that the present shift is intended: it becomes normal.
 
     Without a shift under way nothing changes.
     """

@@ -252,7 +252,7 @@ def known_as_new(placed: PlacedPool, answers: PoolAnswers) -> KnownAsNew:
     for half in (0, 1):
         held = said & (np.arange(len(said)) % 2 == half)
         if held.any():
-            # Placed anew: in a space that they had whitened they would look tamer than the pool.
+            # Placed again: in a space that they had whitened they would look tamer than the pool.
             everyone = np.concatenate([placed.pool, detector.references.features[held]])
             joined = PlacedPool.of(_without(detector, held), everyone, placed.settings)
             found = posterior(joined, believed(joined, unanswered(joined), answers), answers)

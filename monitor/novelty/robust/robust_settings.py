@@ -92,7 +92,7 @@ class RobustSettings(MethodSettings):
     own_distribution: int = setting(
         20,
         "References of a class from which p_known uses that class alone. Of fewer, no share below "
-        "5% can be told.",
+        "5% can be measured.",
         low=1,
     )
 
@@ -135,7 +135,7 @@ class RobustSettings(MethodSettings):
     )
     steepness: float = setting(
         1.5,
-        "How sharply covered and uncovered images are told apart, per deviation. Steeper makes "
+        "How sharply covered and uncovered images are separated, per deviation. Steeper makes "
         "evidence into a verdict.",
         low=0.0,
         high=100.0,
@@ -371,8 +371,8 @@ class RobustSettings(MethodSettings):
     )
     shift_few: int = setting(
         3,
-        "Of so few classes no cosine can be told from chance: they agree unless they point apart, "
-        "since a needless shift costs a point of AUROC and a missed one up to forty.",
+        "Of so few classes no cosine can be distinguished from chance: they agree unless they "
+        "point apart, since a needless shift costs a point of AUROC and a missed one up to forty.",
         low=2,
     )
     shift_lessons: int = setting(
@@ -392,7 +392,7 @@ class RobustSettings(MethodSettings):
     second_opinion: bool = setting(
         True,
         "Add the log-odds of a linear discriminant to the log ratio of FREs. FRE knows each class "
-        "by itself, the discriminant knows what tells them apart.",
+        "by itself, the discriminant knows what separates them.",
     )
     sure: float = setting(
         0.9,

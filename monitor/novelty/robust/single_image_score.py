@@ -101,7 +101,7 @@ class Whitening:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opinions:
-    """Everything that a verdict needs besides the errors; arrays only, so that it can be saved.
+    """Everything that a verdict needs apart from the errors; arrays only, so that it can be saved.
 
     ``location`` and ``scale`` have an entry for each opinion. ``usual`` are the scores of
     references by the class they resemble, then in order; ``borders`` says where each class begins

@@ -164,7 +164,7 @@ class TriggerState:
         return questions
 
     def learnt(self) -> TriggerState:
-        """After something new was learnt: another detector judges, evidence begins anew."""
+        """After something new was learnt: another detector judges, evidence starts from zero."""
         return replace(self, tests=0, past={}, habits={}, recent=())
 
     def nothing_new(

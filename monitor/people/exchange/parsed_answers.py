@@ -52,7 +52,7 @@ class Imported:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many went which way; ``unreadable`` and ``left open`` besides the fates."""
+        """How many went which way; the fates, ``unreadable`` and ``left open``."""
         fates = Counter(str(receipt.fate) for _, receipt in self.receipts)
         return {
             **{str(fate): fates.get(str(fate), 0) for fate in Fate},
