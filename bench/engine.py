@@ -8,8 +8,10 @@ and the size that `fit` has chosen, unless --precision and --size say which. The
 the backbone as it was trained. `conclad score` is timed from its plan to its last verdict: reading,
 decoding, computing, judging and writing, with an engine of its own that has to warm up, which is a
 fifth of a second and why a turn should not be too short. Processor time includes that of the
-decoders. The plain loops take some of the images only, for they are slow, and run in a process of
-their own, with the allocator as every Python process has it.
+decoders. What isolation and bookkeeping cost says the comparison with decoding in the same process
+and thread, without limits or anything around it: decoding itself is needed by both. The plain loops
+take some of the images only, for they are slow, and run in a process of their own, with the
+allocator as every Python process has it.
 
 With more than one thread torch waits by spinning: on a machine that others use too, the plain
 loop was seen at 0.9 and at 27 images/s within a minute. There, set OMP_NUM_THREADS=1 and read the
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 
 PLAIN_BATCHES = (1, 32)
 PLAIN_IMAGES = 128
-ENGINE, EMBEDDING, SCORING = "engine, decoded before", "decode and engine", "conclad score"
+ENGINE, IN_PROCESS = "engine, decoded before", "decoded in process, engine"
+EMBEDDING, SCORING = "decode and engine", "conclad score"
 
 Timing = tuple[float, float]
 """Seconds by the clock, and seconds of processor time of this process and its decoders."""
@@ -153,9 +156,21 @@ def our_turns(
     feed = write_feed(folder / "feed.parquet", images, ["x"] * len(images))
     return {
         ENGINE: lambda: timed(lambda: engine.embed(ready)),
+        IN_PROCESS: lambda: timed(lambda: embed_in_process(engine, images)),
         EMBEDDING: lambda: timed(lambda: list(embed_images(enumerate(images), engine))),
         SCORING: lambda: score_turn(config, feed, folder),
     }
+
+
+def embed_in_process(engine: Engine, images: Sequence[bytes]) -> None:
+    """As little as can be between encoded images and features, if every byte is trusted."""
+    from monitor.images.decode import Decoded, decode
+
+    recipe = engine.backbone.preprocessing
+    for first in range(0, len(images), engine.batch):
+        part = images[first : first + engine.batch]
+        decoded = [decode(image, min_side=recipe.decode_side) for image in part]
+        engine.embed(recipe.apply_all([d.pixels for d in decoded if isinstance(d, Decoded)]))
 
 
 def score_turn(config: Config, feed: Path, folder: Path) -> Timing:
@@ -221,7 +236,7 @@ def report(times: dict[str, list[Timing]], images: int) -> None:
         return statistics.median(theirs[column] / mine[column] for theirs, mine in pairs)
 
     for ours in (EMBEDDING, SCORING):
-        for other in (ENGINE, *(name for name in times if name.startswith("plain"))):
+        for other in (ENGINE, IN_PROCESS, *(name for name in times if name.startswith("plain"))):
             clock, cpu = ratio(ours, other, 0), ratio(ours, other, 1)
             print(f"{ours} against {other}: {clock:.2f} by the clock, {cpu:.2f} by CPU time")
 

@@ -125,7 +125,7 @@ def embed_part(
     keys: list[Key] = []
     rejected: list[tuple[Key, Rejected]] = []
     # Resized as they come, because decoded images may be large and lie in shared memory.
-    prepared: list[NDArray[np.uint8]] = [recipe.apply_all([])]
+    prepared = np.empty((len(part), recipe.size, recipe.size, 3), np.uint8)
     measured: list[NDArray[np.float32]] = [_NO_STATS]
     decoders = decoders_for(engine.decoding)
     images = [data for _, data in part]
@@ -137,10 +137,10 @@ def embed_part(
             else:
                 keys.append(key)
                 pictures.append(found.pixels)
-        prepared.append(recipe.apply_all(pictures))
+        recipe.apply_into(prepared[len(keys) - len(pictures) : len(keys)], pictures)
         measured.append(some.stats)
     taken = np.concatenate(measured)
-    features = engine.embed(np.concatenate(prepared))
+    features = engine.embed(prepared[: len(keys)])
     finite = np.asarray(np.isfinite(features).all(axis=1))
     if not finite.all():
         rejected += [(keys[row], _NOT_FINITE) for row in np.flatnonzero(~finite)]

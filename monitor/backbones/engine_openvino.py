@@ -56,8 +56,9 @@ class OpenVinoEngine(Engine):
         super().__init__(backbone, precision, decoding)
         share = math.ceil(_PIXELS_A_REQUEST / backbone.preprocessing.size**2)
         self._share = _IN_INT8 if precision == "int8" else share
-        # Enough requests in one call that the uneven end of it does not matter.
-        self.batch = max(32, 2 * threads * self._share)
+        # Enough requests in one call that its beginning and its uneven end do not matter: with
+        # four of them int8 took 4% more processor time than with eight.
+        self.batch = max(32, 8 * self._share, 2 * threads * self._share)
         self.workers = threads + 1
         requests = _REQUESTS_A_THREAD * threads
         self._idle: SimpleQueue[Any] = SimpleQueue()

@@ -114,12 +114,16 @@ class Preprocessing:
     def apply_all(self, images: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
         """The same for several, as one array; to the bit what each would be by itself."""
         prepared = np.empty((len(images), self.size, self.size, 3), np.uint8)
+        self.apply_into(prepared, images)
+        return prepared
+
+    def apply_into(self, prepared: NDArray[np.uint8], images: Sequence[NDArray[np.uint8]]) -> None:
+        """The same, into an array that is there: one for each image."""
         for chosen in alike(images, _TOGETHER):
             some = [images[i][None] for i in chosen]
             # One by itself may be large: it is not copied, if torch takes it as it lies.
             is_fit = len(some) == 1 and some[0].flags.carray
             prepared[chosen] = self._prepare(some[0] if is_fit else np.concatenate(some))
-        return prepared
 
     def _prepare(self, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Images of one size (n × height × width × 3)."""
