@@ -267,7 +267,8 @@ def drill(name: str, fault: Callable[[Stage], None], *, after: float) -> None:
         starts |= {f"worker {n}": worker.starts for n, worker in enumerate(scene.workers)}
         print(
             f"{name:<10} first verdict {first:.0f} s after the start; "
-            f"fault {repaired - hurt:.0f} s long; longest pause {watching.longest_pause(hurt):.0f} s, files waited until "
+            f"fault {repaired - hurt:.0f} s long; "
+            f"longest pause {watching.longest_pause(hurt):.0f} s, files waited until "
             f"{watching.behind(hurt):.0f} s after it began; {total} images: {lost} lost, "
             f"{twice} twice, {errors} errors in the store; started: "
             + ", ".join(f"{part} {n}x" for part, n in starts.items()),

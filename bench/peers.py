@@ -191,7 +191,8 @@ def _tell_ours(features: Path, plan: LivePlan, folder: Path, seconds: float) -> 
         noticed = [record["noticed_in"] for record in records]
         print(
             f"{title:>55}: first pool with a new class "
-            f"{np.mean([n == 1 for n in noticed]):.0%}, within {plan.pools} {np.mean([n is not None for n in noticed]):.0%}; needless rounds in "
+            f"{np.mean([n == 1 for n in noticed]):.0%}, within {plan.pools} "
+            f"{np.mean([n is not None for n in noticed]):.0%}; needless rounds in "
             f"{sum(r['needless_rounds'] for r in records)} of "
             f"{sum(r['clean_pools'] for r in records)} clean pools",
             flush=True,
