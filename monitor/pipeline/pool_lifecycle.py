@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from monitor.config import Config
+from monitor.pipeline.drift_states import DriftStates
 from monitor.pipeline.finish_pool import PoolSettlement
 from monitor.pipeline.inner_loop_driver import LoopConclusion, RoundToAsk
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory
@@ -47,7 +48,6 @@ from monitor.pipeline.pool_steps import (
     loop_input,
     open_round,
     questions_left,
-    read_drift,
     report_swapped,
     settlement_input,
     suggestion,
@@ -119,6 +119,7 @@ class PoolLifecycle:
         # The round that the inner loop of a pool has chosen, until its thumbnails are there.
         self._chosen: tuple[int, RoundToAsk] | None = None
         self._samples: PoolSamples | None = None
+        self._drift_states = DriftStates()
         # Of the pool that is filling, its size and the time of its inspection; not durable.
         self._early: dict[int, tuple[int, datetime]] = {}
         # How often in a row the result of a pool's task did not fit the state any more.
@@ -231,7 +232,7 @@ class PoolLifecycle:
         latest = samples.latest()
         names = set(samples.sources.tolist())
         with self._store.reading() as tx:
-            states = read_drift(tx, names)
+            states = self._drift_states.read(tx, names)
             # Images without a time of their own were taken when the pool was closed.
             closed = (pool.closed_at or tx.now).timestamp()
         return InspectPool(
@@ -378,7 +379,9 @@ class PoolLifecycle:
         with self._store.step("pool", "decide", self._lease) as tx:
             # The feed's own clock runs faster than ours while it is caught up with.
             at = max(task.history.seen_at.values(), default=tx.now.timestamp())
-            decide_pool(tx, task.pool_id, seen, current, self._config, at=at)
+            decide_pool(
+                tx, task.pool_id, seen, current, self._config, at=at, states=self._drift_states
+            )
 
     def _open_round(
         self, task: RenderThumbnails, rendered: Sequence[RowThumbnail], current: CurrentDetector

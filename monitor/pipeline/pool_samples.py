@@ -80,12 +80,11 @@ class PoolSamples:
         if not len(taken) or taken.null_count == len(taken):
             return {}
         found = self.meta.group_by("source_id").aggregate([("captured_at", "max")])
-        pairs = zip(
-            found.column("source_id").to_pylist(),
-            found.column("captured_at_max").to_pylist(),
-            strict=True,
-        )
-        return {source: moment.timestamp() for source, moment in pairs if moment is not None}
+        found = found.filter(pc.is_valid(found.column("captured_at_max")))
+        # As numbers: a pool may show thousands of sources, and moments take long to make.
+        moments = pc.cast(found.column("captured_at_max"), pa.timestamp("us", "UTC"))
+        seconds = pc.divide(pc.cast(pc.cast(moments, pa.int64()), pa.float64()), 1e6)
+        return dict(zip(found.column("source_id").to_pylist(), seconds.to_pylist(), strict=True))
 
     def digest(self, index: int) -> str | None:
         """The hash of the image that was scored; None in pools of an older release."""

@@ -24,6 +24,7 @@ from monitor.novelty.drift.source_state import packed, unpacked
 from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.trigger_decision import Decision, TriggerState
 from monitor.novelty.trigger.trigger_settings import TriggerSettings
+from monitor.pipeline.drift_states import DriftStates
 from monitor.pipeline.finish_pool import SettlementInput
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput
 from monitor.pipeline.pool_inspection import PoolInspection
@@ -32,7 +33,7 @@ from monitor.pipeline.worker_tasks import RowThumbnail
 from monitor.store import Store, Transaction
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import NotFound
-from monitor.store.note_and_counter_names import DRIFT, DRIFT_STATES
+from monitor.store.note_and_counter_names import DRIFT
 from monitor.store.pool_transitions import PoolEvent, PoolState
 from monitor.store.record_states import ClassOrigin, QuestionState
 from monitor.store.records import ClassRow, Count, Pool, PoolSample, Question
@@ -60,6 +61,7 @@ def decide_pool(
     config: Config,
     *,
     at: float,
+    states: DriftStates | None = None,
 ) -> None:
     """A pool is quiet, or people are asked; what is remembered moves with it.
 
@@ -92,7 +94,7 @@ def decide_pool(
         tx.events.append("drift.corrected", {"pool": pool_id, "strength": strength}, source=source)
     if not is_closed and not triggered:
         return
-    keep_drift(tx, seen)
+    keep_drift(tx, seen, states or DriftStates())
     reasons = _reasons(seen, found, probe=0 if triggered else probe)
     if not is_closed:
         tx.pools.apply(pool_id, PoolEvent.FILLED)
@@ -228,14 +230,9 @@ def keep_watch(tx: Transaction, version: int, watch: TriggerState) -> None:
     tx.notes.set(*WATCH, {"version": version, **watch.to_dict()})
 
 
-def read_drift(tx: Transaction, sources: Collection[str]) -> dict[str, str]:
-    """The packed states of these sources."""
-    return tx.notes.get_many(DRIFT_STATES, sources)
-
-
-def keep_drift(tx: Transaction, seen: PoolInspection) -> None:
+def keep_drift(tx: Transaction, seen: PoolInspection, states: DriftStates) -> None:
     """Remember what a pool taught about its sources, and tell of what began or ended."""
-    tx.notes.set_many(DRIFT_STATES, seen.states)
+    states.keep(tx, seen.states)
     told = {source: seen.verdicts[source].to_json() for source in seen.judged}
     tx.notes.set_many(DRIFT, {source: {"verdict": verdict} for source, verdict in told.items()})
     for source, verdict in told.items():
@@ -246,13 +243,13 @@ def keep_drift(tx: Transaction, seen: PoolInspection) -> None:
 
 def accept_shift(tx: Transaction, sources: Collection[str]) -> None:
     """The present look of these sources has been learnt: it is normal from here on."""
-    for source in sources:
-        note = tx.notes.get(DRIFT, source)
-        if note is not None:
-            state = accept(unpacked(tx.notes.get(DRIFT_STATES, source)), tx.now.timestamp())
-            verdict = {**note["verdict"], "shifted": False, "accepted": True}
-            tx.notes.set(DRIFT_STATES, source, packed(state))
-            tx.notes.set(DRIFT, source, {"verdict": verdict})
+    judged = tx.notes.get_many(DRIFT, sources)
+    states = DriftStates()
+    before, at = states.read(tx, judged), tx.now.timestamp()
+    states.keep(tx, {s: packed(accept(unpacked(state), at)) for s, state in before.items()})
+    for source, note in judged.items():
+        verdict = {**note["verdict"], "shifted": False, "accepted": True}
+        tx.notes.set(DRIFT, source, {"verdict": verdict})
     keep_corrections(tx, {}, over=sources)
 
 

@@ -22,6 +22,8 @@ SENSITIVITY = ("sensitivity", "latest")
 SOURCES = "source"
 DRIFT = "drift"
 DRIFT_STATES = "drift-state"
+#: Notes by pool: what drift is judged by, of all of its sources, until it joins theirs.
+RECENT_DRIFT_STATES = "recent-drift-states"
 #: What the monitor waits for, as it notes it itself.
 OUTAGES = ("monitor", "outages")
 

@@ -20,6 +20,8 @@ from monitor.novelty.drift.source_state import (
     Displacement,
     DriftSignature,
     SourceState,
+    packed,
+    unpacked,
 )
 from monitor.novelty.drift.wording import changes
 from tests.novelty.worlds import World
@@ -296,6 +298,14 @@ def test_the_state_of_a_source_goes_through_json() -> None:
     assert [c.kind for c in again.normal] == ["normal"]
     assert again.moved is not None
     assert again.waiting is None
+
+
+def test_packed_states_stay_readable() -> None:
+    """What a state folder holds was packed by this release, or by one without common words."""
+    state = {"key": "k", "pools": 3, "level": 0.0, "since": None}
+    assert unpacked("eAGrVspOrVSyUlDKVtJRUCrIz88pBvKMawFWBAbZ") == {"key": "k", "pools": 3}
+    assert unpacked("eD+BNMf5g8dANjieoeEATPx4QroWAIphDyA=") == state
+    assert unpacked(packed(state)) == state
 
 
 def test_a_condition_grows_with_the_pools_that_join_it() -> None:

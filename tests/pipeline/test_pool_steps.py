@@ -20,6 +20,7 @@ from monitor.novelty.drift.source_drift import DriftVerdict
 from monitor.novelty.drift.source_state import packed
 from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.trigger_decision import Evidence
+from monitor.pipeline.drift_states import DriftStates
 from monitor.pipeline.inner_loop_driver import LoopConclusion
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, inspect_pool
 from monitor.pipeline.pool_steps import (
@@ -30,7 +31,6 @@ from monitor.pipeline.pool_steps import (
     keep_drift,
     learn_nothing,
     questions_left,
-    read_drift,
     read_watch,
 )
 from monitor.store.errors import WrongState
@@ -230,9 +230,9 @@ def test_a_pool_that_is_given_up_says_why(world: World) -> None:
 def test_drift_is_remembered_by_source_and_its_end_is_told(world: World) -> None:
     ended = replace(QUIET, ended=True)
     with world.store.transaction() as tx:
-        keep_drift(tx, inspection(0.3, STARTED))
-        keep_drift(tx, inspection(0.3, ended))
-        assert read_drift(tx, ["cam-1", "cam-2"]) == {"cam-1": packed({"pools": 1})}
+        keep_drift(tx, inspection(0.3, STARTED), DriftStates())
+        keep_drift(tx, inspection(0.3, ended), DriftStates())
+        assert DriftStates().read(tx, ["cam-1", "cam-2"]) == {"cam-1": packed({"pools": 1})}
     assert [e.kind for e in world.events("drift.detected", "drift.ended")] == [
         "drift.detected",
         "drift.ended",
@@ -251,7 +251,7 @@ def test_a_look_that_was_learnt_is_normal_from_then_on(world: World) -> None:
         DriftSettings(),
     )
     with world.store.transaction() as tx:
-        keep_drift(tx, seen)
+        keep_drift(tx, seen, DriftStates())
         accept_shift(tx, ["cam-1", "cam-9"])
         note = tx.notes.get("drift", "cam-1")
     assert note["verdict"]["accepted"]
