@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shlex
 from pathlib import Path
 
 import click
@@ -67,6 +68,50 @@ def test_files_that_the_pages_name_exist(page: Path) -> None:
     named = set(re.findall(rf"`((?:{folders})/[\w./-]+)`", page.read_text()))
     named -= {"deploy/.env"}  # the operator's own, copied from deploy/.env.example
     assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+def test_what_the_tables_of_architecture_name_exists() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    for name in re.findall(r"`([a-z_]+\.py)`", page):
+        assert list(ROOT.glob(f"monitor/**/{name}")), f"{name}: no such file"
+    code = "\n".join(
+        path.read_text()
+        for folder in ("actors", "monitor")
+        for path in ROOT.glob(f"{folder}/**/*.py")
+    )
+    defined = set(re.findall(r"^ *(?:class|def) (\w+)", code, re.MULTILINE))
+    rows = "\n".join(re.findall(r"^\|.*\.py`.*\|$", page, re.MULTILINE))
+    named = set(re.findall(r"`(?:\w+\.)?([A-Z]\w+|[a-z]+_\w+)(?:\(.*?\))?`", rows))
+    assert named - defined == set()
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def shown_commands(page: Path) -> list[list[str]]:
+    """The commands after a prompt, as words; continued lines are joined."""
+    text = page.read_text().replace("\\\n", " ")
+    lines = re.findall(r"^\$ (?:.*?&& )?(conclad .*)$", text, re.MULTILINE)
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "examples" / "README.md"], ids=_name)
+def test_commands_that_the_pages_show_exist(page: Path) -> None:
+    for words in shown_commands(page):
+        if len(words) < 2 or words[1].startswith("-"):
+            continue
+        module, _, attribute = COMMANDS[words[1]][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        rest = words[2:]
+        if isinstance(command, click.Group) and rest and rest[0] in command.commands:
+            command, rest = command.commands[rest[0]], rest[1:]
+        elif isinstance(command, click.Group):
+            assert command.invoke_without_command or rest == ["--help"], " ".join(words)
+        known = {flag for one in command.params for flag in one.opts + one.secondary_opts}
+        ends = next((n for n, word in enumerate(rest) if word in ("|", ">", "&&", ";")), len(rest))
+        flags = {word.partition("=")[0] for word in rest[:ends] if word.startswith("-")}
+        assert flags - known - {"--help"} == set(), f"{page.name}: {' '.join(words)}"
 
 
 def test_changes_are_placed_for_every_package() -> None:
