@@ -265,7 +265,7 @@ def _said(version: Version, row: ClassRow | None, answered: int) -> Taught:
     human = int(version.evidence.get("human", 0))
     pseudo = int(version.evidence.get("pseudo", 0))
     name = row.name if row else ""
-    words = f"{name}: {human} by you, {pseudo} by itself"
+    words = f"{name}: {human} by you" + (f", {pseudo} by itself" if pseudo else "")
     if held:
         words += f". It waits for an admin: {version.reason}"
     return Taught(
@@ -275,7 +275,7 @@ def _said(version: Version, row: ClassRow | None, answered: int) -> Taught:
 
 def _nothing_taught(row: ClassRow | None, name: str, answered: int, left: int) -> Taught:
     if answered:
-        words = f"{answered} open questions answered with {name}"
+        words = f"{answered} open question{'' if answered == 1 else 's'} answered with {name}"
         return Taught(words, row.id if row else None, name, answered=answered, left=left)
     raise NotPossible(
         "the features of these images are not kept any more, so nothing can be learnt from them; "
@@ -329,13 +329,13 @@ def unteach(store: Store, of: str, *, who: str, action: str, anybodys: bool = Fa
         raise NotPossible("nothing to take back: there is no such lesson, or it was taken back")
     if version.state is VersionState.HELD:
         refuse(store, version.number, who=who, reason=f"taken back by {who}")
-        return f"taken back: version {version.number} is not used"
+        return f"Taken back: version {version.number} is not used"
     if current is None or current.number != version.number or version.parent is None:
         raise NotPossible(
             f"version {version.number} has been followed by others; go back on the history page"
         )
     rollback(store, version.parent, who=who, reason=f"{who} took back: {version.reason}")
-    return f"taken back: version {version.parent} is in use again"
+    return f"Taken back: version {version.parent} is in use again"
 
 
 def _take_back_answers(store: Store, *, who: str, action: str, of: str) -> int:

@@ -125,7 +125,7 @@ def test_known_images_teach_their_class_and_blanks_are_marked(
     browser.until(lambda: browser.is_open("#known-dialog"))
     browser.click('#known-classes [data-name="water"]')
     browser.click('#known-dialog [type="submit"]')
-    browser.until(lambda: "water: 5 by you" in browser.toasts())
+    browser.until(lambda: "water: 5 by youUndo" in browser.toasts())
     browser.until(lambda: known(state)["water"] == (before[0] + 5, before[1]))
     browser.until(lambda: browser.text("#gallery-count") == f"{NOVEL - 5} images")
     browser.click(".cell:nth-child(1) .pick")
@@ -180,10 +180,11 @@ def test_one_image_is_seen_large_with_what_it_looks_like(browser: Browser) -> No
 def test_a_lasso_on_the_map_chooses_what_lies_together(browser: Browser, state: Path) -> None:
     browser.visit("/map")
     browser.until(lambda: browser.one("#map").get_attribute("data-settled") == "yes")
-    corners = browser.driver.execute_script(
+    where = (
         "const map = document.getElementById('map');"
         "return map.ids().map(id => [id, map.whereIs(id)])"
     )
+    corners = browser.driver.execute_script(where)
     assert len(corners) == IMAGES
     xs = [at["x"] for _, at in corners]
     ys = [at["y"] for _, at in corners]
@@ -202,6 +203,8 @@ def test_a_lasso_on_the_map_chooses_what_lies_together(browser: Browser, state: 
         chain.move_by_offset(int(after[0]) - int(before[0]), int(after[1]) - int(before[1]))
     chain.release().perform()
     browser.until(lambda: browser.text("#acting-words") == f"{min(inside, 500)} images")
+    now = browser.driver.execute_script(where)
+    assert now == corners, "nothing moves under the pointer when the answers appear"
     browser.press(Keys.ESCAPE)
     browser.until(lambda: not browser.one("#acting").is_displayed())
 

@@ -9,6 +9,7 @@ const REACH = 10;
 const AGAIN_MS = 1500;
 const PICTURES_FROM = 60;
 const SIDE = 46;
+const LARGEST_SIDE = 160;
 
 const canvas = document.getElementById("map");
 const pen = canvas.getContext("2d");
@@ -100,12 +101,13 @@ function paint() {
   pen.clearRect(0, 0, width, height);
   const seen = shownPoints().filter((one) => across(one) > -SIDE && across(one) < width + SIDE && down(one) > -SIDE && down(one) < height + SIDE);
   const withPictures = seen.length <= PICTURES_FROM;
+  const side = sideOf(seen.length);
   // What is new is drawn last, above the rest. Stamped: thousands of circles would take too long.
   for (const kind of ["known", "novel", "answered"]) {
     const dot = dots[kind];
     for (const one of seen) {
       if (kindOf(one) !== kind) continue;
-      if (withPictures && drawPicture(one)) continue;
+      if (withPictures && drawPicture(one, side)) continue;
       pen.drawImage(dot, across(one) - RADIUS - 1, down(one) - RADIUS - 1, 2 * RADIUS + 2, 2 * RADIUS + 2);
     }
   }
@@ -117,7 +119,10 @@ function paint() {
 
 const kindOf = (one) => (one.answer ? "answered" : one.novel ? "novel" : "known");
 
-function drawPicture(one) {
+/** The fewer there are, the larger: who goes near wants to see them. */
+const sideOf = (count) => Math.min(LARGEST_SIDE, Math.max(SIDE, Math.sqrt((box().width * box().height) / Math.max(1, count)) / 3));
+
+function drawPicture(one, side) {
   let picture = pictures.get(one.id);
   if (!picture) {
     picture = new Image();
@@ -127,7 +132,7 @@ function drawPicture(one) {
     if (pictures.size > 400) pictures.delete(pictures.keys().next().value);
   }
   if (!picture.complete || !picture.naturalWidth) return false;
-  const scale = SIDE / Math.max(picture.naturalWidth, picture.naturalHeight);
+  const scale = side / Math.max(picture.naturalWidth, picture.naturalHeight);
   const [w, h] = [picture.naturalWidth * scale, picture.naturalHeight * scale];
   const [x, y] = [across(one) - w / 2, down(one) - h / 2];
   pen.drawImage(picture, x, y, w, h);
