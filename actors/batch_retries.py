@@ -1,4 +1,4 @@
-"""How often a batch is tried that kills its workers or fails, and what is done then: it is halved.
+"""Batches that fail or kill their workers: tried again, then halved down to the row at fault.
 
 A batch that kills its worker does so every time. Workers also die by no fault of their work:
 machines are taken away, operators mistype, memory is short for an hour. So a batch whose worker

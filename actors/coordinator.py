@@ -1,4 +1,4 @@
-"""The coordinator moves batches: list, embed, score, commit; pools, questions, updates; and again.
+"""The coordinator: moves batches through the workers, commits them, and advances pools.
 
 Only the coordinator writes to the store, under a lease, and only what is in the store counts.
 Workers may be lost at any time: their tasks are given to others. Batches are embedded side by side

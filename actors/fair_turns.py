@@ -1,4 +1,4 @@
-"""Whose turn it is at something that several groups share, so that each gets its share.
+"""Fair turns of groups at what they share, such as an embedder: each gets its share of time.
 
 Every group has a clock of its own that runs by what it was given, divided by its share; the one
 whose clock is furthest behind is next. A group that had nothing to do does not save its turns up:

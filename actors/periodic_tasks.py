@@ -1,4 +1,4 @@
-"""What the coordinator does now and then: its heartbeat, and clearing up."""
+"""What the coordinator does at intervals: heartbeat, notes on sources, merging, forgetting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Ray: one of our own, or a cluster that is there."""
+"""Connects to Ray: starts one of our own, or joins a cluster that is there."""
 
 from __future__ import annotations
 

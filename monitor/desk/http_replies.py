@@ -1,4 +1,4 @@
-"""What goes back: errors in words, pages, and the headers that every reply carries."""
+"""HTTP replies: errors in words, pages, and the headers that every reply carries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the desk does by the hour: let go of pictures that nobody needs any more."""
+"""Deletes pictures that nobody needs any more, once an hour."""
 
 from __future__ import annotations
 

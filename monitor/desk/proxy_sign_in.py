@@ -1,4 +1,4 @@
-"""People whom a proxy has signed in: who they are, and what they may do."""
+"""Sign-in by a trusted proxy: who the people are, and which role they have."""
 
 from __future__ import annotations
 

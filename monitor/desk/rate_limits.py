@@ -1,4 +1,4 @@
-"""How often somebody may come: a bucket of tokens for each, refilled as time passes."""
+"""Limits on requests and attempts of each address: a bucket of tokens, refilled over time."""
 
 from __future__ import annotations
 

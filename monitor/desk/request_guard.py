@@ -1,4 +1,4 @@
-"""The way in: nothing reaches a handler that the table of rules does not let through.
+"""Checks each request before a handler sees it: only what the table of routes allows passes.
 
 In this order: the host name, the rule, the rate, who it is, whether they may, where the request
 came from, the size and type of the body, and at last its values.

@@ -1,4 +1,4 @@
-"""Who may come in: tokens by name, kept as hashes, each with a role.
+"""Roles, and tokens: tokens by name, kept as hashes, each with a role.
 
 A token is 256 random bits, so one round of SHA-256 is enough: nobody can try them all, and there
 is no word list to try first. Passwords would need a slow hash; tokens are not chosen by people.

@@ -1,4 +1,4 @@
-"""The one table of what may be asked for, by whom. What is not in it does not exist.
+"""The rules that a request is matched against: method, path, role, parameters; default deny.
 
 A request is matched against the table before anything else looks at it; a route that somebody
 adds to the application by other means is never reached.

@@ -1,4 +1,4 @@
-"""What goes over the wire about images that looked new, and about maps of pools."""
+"""Models of requests and replies about images that looked new, and about maps of pools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes over the wire, checked on the way in and described on the way out."""
+"""Models of requests and replies of the API: checked on the way in, described on the way out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole look, in the order in which a person would fix what it finds."""
+"""All checks, in the order in which a person would fix what they find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a look found: one sentence for each thing looked at."""
+"""What the checks found: one sentence for each thing checked."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The proof: the paper's protocol, its baselines and ablations, and reports anyone can rerun."""
+"""Evaluation: the paper's protocol, its baselines and ablations, and reports anyone can rerun."""

@@ -1,4 +1,4 @@
-"""Waiting while the disk is nearly full: whoever fills it takes others down as well."""
+"""Waiting while the disk is nearly full: filling it would take others down as well."""
 
 from __future__ import annotations
 

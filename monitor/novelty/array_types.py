@@ -1,4 +1,4 @@
-"""The array types of this room."""
+"""The array types of this package."""
 
 from __future__ import annotations
 

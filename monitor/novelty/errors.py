@@ -6,7 +6,7 @@ from monitor.errors import ConcladError
 
 
 class NoveltyError(ConcladError):
-    """Root of the errors of this room."""
+    """Root of the errors of this package."""
 
 
 class InvalidFeatures(NoveltyError):

@@ -1,4 +1,4 @@
-"""The pool as a graph of neighbours, over which few labels reach many samples.
+"""The pool as a graph of neighbours, over which answers spread to similar samples.
 
 Self-training a classifier on a handful of answers overfits them; their neighbourhoods do not.
 Pool and held-out known samples become nodes of one graph, in a space in which differences

@@ -6,7 +6,7 @@ from monitor.errors import ConcladError
 
 
 class PeopleError(ConcladError):
-    """The root of what this room refuses."""
+    """The root of what this package refuses."""
 
 
 class BadName(PeopleError):

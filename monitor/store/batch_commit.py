@@ -1,4 +1,4 @@
-"""The one commit point of the feed: a batch is done when this says so, and only then."""
+"""The commit of batches: verdicts, rejected rows, pool members and ledger, all or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many of everything there are: running totals, what is in which state, and the account.
+"""Running totals, counts by state, and the account that finds images without a verdict.
 
 :class:`Counters` are totals that move in the same transaction as what they count. A commit of
 mixed files names thousands of sources, each with several counters. A row for each of them would

@@ -1,4 +1,4 @@
-"""What keeps the database from growing with the age of a feed; a bounded piece at each call.
+"""Forgets old digests and events, so that the database does not grow with the age of a feed.
 
 Digests are reached by their own order, not by their age: an index by age would double what an
 image costs. So a call looks at a few slices of them, and all slices come up once a day.

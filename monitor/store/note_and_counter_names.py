@@ -1,4 +1,4 @@
-"""Names in the store that one room writes and another one reads."""
+"""Names of notes and counters that one package writes and another one reads."""
 
 from __future__ import annotations
 

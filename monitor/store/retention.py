@@ -1,4 +1,4 @@
-"""Letting go of what is no longer needed; ``source_purge`` removes what somebody asked for.
+"""Drops features of finished pools; ``source_purge`` removes what somebody asked for.
 
 Every function first lets the database forget, in one transaction, and deletes files after it.
 A crash in between leaves files that nobody refers to; ``check`` names them, ``repair`` removes

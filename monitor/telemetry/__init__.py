@@ -1,1 +1,1 @@
-"""What the operator sees: the truth of the store as a status, as metrics and as webhooks."""
+"""What the operator sees: the state of the store as status, metrics, messages and webhooks."""

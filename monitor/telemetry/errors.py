@@ -6,7 +6,7 @@ from monitor.errors import ConcladError
 
 
 class TelemetryError(ConcladError):
-    """The root of everything this room refuses."""
+    """The root of everything this package refuses."""
 
 
 class MetricsUnavailable(TelemetryError):

@@ -1,4 +1,4 @@
-"""The page that Prometheus reads: the truth of the store, served from a thread of its own."""
+"""The page that Prometheus reads, made from the store and served by a thread of its own."""
 
 from __future__ import annotations
 

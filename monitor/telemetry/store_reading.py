@@ -1,4 +1,4 @@
-"""One consistent read of the store."""
+"""Reads the summary of a store that status and metrics show, in one transaction."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from monitor.telemetry.store_summary import (
     VersionSummary,
 )
 
-#: The lease that a running monitor holds, and the rooms in which it leaves notes.
+#: The lease that a running monitor holds, and where it leaves notes.
 WEBHOOK_ROOM = "webhooks"
 #: The account is a sum over the whole ledger; it is computed at most this often.
 ACCOUNT_SECONDS = 30.0

@@ -1,4 +1,4 @@
-"""A rate that is watched as it grows: bounds that hold at every moment at once."""
+"""Confidence bounds of a rate that hold at every moment at once, however often it is read."""
 
 from __future__ import annotations
 
