@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import hashlib
 import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName, canonicalize_name
 
 from tests.deploy.manifests import ROOT
 
@@ -27,6 +33,53 @@ def test_every_pin_has_a_hash_and_no_host() -> None:
     hashed = [block for block in blocks if not block.startswith("#")]
     assert len(hashed) == len(pins)
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", block) for block in hashed)
+
+
+def declared() -> dict[NormalizedName, Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    found = [Requirement(text) for group in groups for text in group]
+    return {canonicalize_name(one.name): one for one in found}
+
+
+def test_every_pin_is_as_new_as_is_declared() -> None:
+    pins = {
+        canonicalize_name(name): version
+        for name, version in PIN.findall((ROOT / "constraints.txt").read_text())
+    }
+    old = [
+        f"{name} {pins[name]}"
+        for name, wanted in declared().items()
+        if name in pins and not wanted.specifier.contains(pins[name])
+    ]
+    assert not old
+
+
+def test_what_is_imported_is_declared() -> None:
+    """By us, or by a package that we declare."""
+    known = set(declared())
+    for name in declared():
+        with contextlib.suppress(PackageNotFoundError):
+            known |= {canonicalize_name(Requirement(one).name) for one in requires(name) or ()}
+    owners = packages_distributions()
+    unknown = {
+        module
+        for module in imported_modules()
+        if owners.get(module) and known.isdisjoint(map(canonicalize_name, owners[module]))
+    }
+    assert unknown <= {"conclad", "monitor", "actors"}
+
+
+def imported_modules() -> set[str]:
+    found: set[str] = set()
+    for room in ("conclad", "monitor", "actors"):
+        for path in (ROOT / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    found |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    found.add(node.module.partition(".")[0])
+    return found
 
 
 def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
