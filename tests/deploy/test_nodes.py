@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.deploy.nodes import BIN, network, wait_for
 from tests.jobs.feeds import config_for, write_feed
 
 FILES, ROWS = 12, 64
+GAVE_UP = "The current node timed out during startup"
 
 
 def known_images(store: Store) -> int:
@@ -48,28 +50,37 @@ def test_the_monitor_runs_across_nodes_and_outlives_one(
         assert sorted(node["resources"].get("CPU", 0.0) for node in nodes) == [0.0, 1.0, 1.0]
 
         log = (tmp_path / "log").open("wb")
-        run = net.start(
-            driver,
-            str(DEPLOY / "docker" / "conclad-node"),
-            str(BIN / "conclad"),
-            "run",
-            "--once",
-            f"--config={tmp_path / 'empty.yaml'}",
-            *_settings(tmp_path),
-            log=log,
-            RAY_HEAD=address,
-            RAY_NODE_IP=driver.address,
-            CONCLAD_CACHE=str(tmp_path / "cache"),
-        )
+
+        def start() -> subprocess.Popen[bytes]:
+            return net.start(
+                driver,
+                str(DEPLOY / "docker" / "conclad-node"),
+                str(BIN / "conclad"),
+                "run",
+                "--once",
+                f"--config={tmp_path / 'empty.yaml'}",
+                *_settings(tmp_path),
+                log=log,
+                RAY_HEAD=address,
+                RAY_NODE_IP=driver.address,
+                CONCLAD_CACHE=str(tmp_path / "cache"),
+            )
+
+        runs = [start()]
         with log, Store.open(tmp_path / "state") as store:
 
             def working() -> bool:
-                assert run.poll() is None, (tmp_path / "log").read_text()[-3000:]
+                if runs[-1].poll() is not None:
+                    said = (tmp_path / "log").read_text()
+                    # Ray gives a node thirty seconds to start, which a crowded machine may not
+                    # have. The container would be started again.
+                    assert said.count(GAVE_UP) == len(runs) < 3, said[-3000:]
+                    runs.append(start())
                 return known_images(store) > 0
 
             wait_for(working, 200, what="a first verdict")
             net.kill(one)
-            assert run.wait(150) == 0, (tmp_path / "log").read_text()[-3000:]
+            assert runs[-1].wait(150) == 0, (tmp_path / "log").read_text()[-3000:]
             assert known_images(store) == FILES * ROWS
             rows = [read_table(store.folder, name) for name in current(store.folder, "verdicts")]
             images = sorted(image for table in rows for image in table["image_id"].to_pylist())
