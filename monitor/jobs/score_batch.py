@@ -7,8 +7,8 @@ from the embedding, so that a scorer does not load the framework of a backbone.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -52,27 +52,6 @@ def read_corrections(tx: Transaction) -> ShiftCorrections:
     return ShiftCorrections(
         corrections_revision(tx), {s: ShiftCorrection.from_json(c) for s, c in kept.items()}
     )
-
-
-def keep_corrections(
-    tx: Transaction, found: Mapping[str, ShiftCorrection], over: Collection[str] = ()
-) -> tuple[str, ...]:
-    """Correct these sources from the next batch on, and those that are ``over`` no more.
-
-    Returns the sources that were not corrected before. A shift that goes on keeps its beginning.
-    """
-    before = tx.notes.get_many(SHIFTS, [*found, *over])
-    ended = [source for source in over if source in before]
-    for source in ended:
-        tx.notes.delete(SHIFTS, source)
-    kept = {
-        source: replace(one, since=before[source]["since"]) if source in before else one
-        for source, one in found.items()
-    }
-    tx.notes.set_many(SHIFTS, {source: one.to_json() for source, one in kept.items()})
-    if kept or ended:
-        tx.notes.set(*SHIFT_REVISION, corrections_revision(tx) + 1)
-    return tuple(source for source in kept if source not in before)
 
 
 def verdict_table(

@@ -1,4 +1,7 @@
-"""What drift is judged by, of each source: kept in rows of its own, or many together for a while.
+"""What is remembered of the drift of sources: states, verdicts, and corrections of their shift.
+
+The state of a source is what drift is judged by. It is kept in a row of its own, or with many
+others for a while.
 
 A pool of many cameras brings a new state for nearly each of its images. As a row for each source
 they would cost the coordinator a quarter of all that it does: every row lies on another page of
@@ -10,9 +13,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
+from monitor.novelty.drift.shift_correction import ShiftCorrection
+from monitor.novelty.drift.source_drift import accept
+from monitor.novelty.drift.source_state import packed, unpacked
+from monitor.pipeline.pool_inspection import PoolInspection
 from monitor.store import Transaction
-from monitor.store.note_and_counter_names import DRIFT_STATES, RECENT_DRIFT_STATES
+from monitor.store.note_and_counter_names import (
+    DRIFT,
+    DRIFT_STATES,
+    RECENT_DRIFT_STATES,
+    SHIFT_REVISION,
+    SHIFTS,
+)
 
 #: States of fewer sources are rows at once.
 TOGETHER_FROM = 200
@@ -75,3 +89,47 @@ def _number(name: str) -> int:
 
 def _size(name: str) -> int:
     return int(name.split(".")[1])
+
+
+def keep_drift(tx: Transaction, seen: PoolInspection, states: DriftStates) -> None:
+    """Remember what a pool taught about its sources, and tell of what began or ended."""
+    states.keep(tx, seen.states)
+    told = {source: seen.verdicts[source].to_json() for source in seen.judged}
+    tx.notes.set_many(DRIFT, {source: {"verdict": verdict} for source, verdict in told.items()})
+    for source, verdict in told.items():
+        if verdict["started"] or verdict["ended"]:
+            kind = "drift.detected" if verdict["started"] else "drift.ended"
+            tx.events.append(kind, verdict, source=source)
+
+
+def accept_shift(tx: Transaction, sources: Collection[str]) -> None:
+    """The present look of these sources has been learnt: it is normal from here on."""
+    judged = tx.notes.get_many(DRIFT, sources)
+    states = DriftStates()
+    before, at = states.read(tx, judged), tx.now.timestamp()
+    states.keep(tx, {s: packed(accept(unpacked(state), at)) for s, state in before.items()})
+    for source, note in judged.items():
+        verdict = {**note["verdict"], "shifted": False, "accepted": True}
+        tx.notes.set(DRIFT, source, {"verdict": verdict})
+    keep_corrections(tx, {}, over=sources)
+
+
+def keep_corrections(
+    tx: Transaction, found: Mapping[str, ShiftCorrection], over: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Correct these sources from the next batch on, and those that are ``over`` no more.
+
+    Returns the sources that were not corrected before. A shift that goes on keeps its beginning.
+    """
+    before = tx.notes.get_many(SHIFTS, [*found, *over])
+    ended = [source for source in over if source in before]
+    for source in ended:
+        tx.notes.delete(SHIFTS, source)
+    kept = {
+        source: replace(one, since=before[source]["since"]) if source in before else one
+        for source, one in found.items()
+    }
+    tx.notes.set_many(SHIFTS, {source: one.to_json() for source, one in kept.items()})
+    if kept or ended:
+        tx.notes.set(*SHIFT_REVISION, tx.notes.get(*SHIFT_REVISION, 0) + 1)
+    return tuple(source for source in kept if source not in before)

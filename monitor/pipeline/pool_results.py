@@ -20,6 +20,7 @@ import numpy as np
 from monitor.config.schema import GateSection
 from monitor.novelty.class_growth import GrownClass
 from monitor.novelty.inner_loop import Discovery
+from monitor.pipeline.drift_states import accept_shift
 from monitor.pipeline.finish_pool import PoolSettlement
 from monitor.pipeline.pool_samples import (
     PoolSamples,
@@ -27,7 +28,6 @@ from monitor.pipeline.pool_samples import (
     discovery_table,
     settled_table,
 )
-from monitor.pipeline.pool_steps import accept_shift
 from monitor.pipeline.version_gate import objection
 from monitor.pipeline.worker_tasks import RowThumbnail
 from monitor.store import (

@@ -1,13 +1,13 @@
 """The steps of a pool, each inside one transaction: quiet or asked about, rounds, the end.
 
-With them moves what is remembered from one pool to the next: the trigger, drift and the corrections
-of shifted sources.
+With them moves what is remembered from one pool to the next: the evidence of the trigger here, and
+the drift of sources in :mod:`monitor.pipeline.drift_states`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -16,15 +16,13 @@ import numpy as np
 
 from monitor.config import Config
 from monitor.config.schema import LabelsSection
-from monitor.jobs.score_batch import UNCORRECTED, ShiftCorrections, keep_corrections
+from monitor.jobs.score_batch import UNCORRECTED, ShiftCorrections
 from monitor.novelty.detector import Detector
 from monitor.novelty.drift.drift_settings import DriftSettings
-from monitor.novelty.drift.source_drift import accept
-from monitor.novelty.drift.source_state import packed, unpacked
 from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.trigger_decision import Decision, TriggerState
 from monitor.novelty.trigger.trigger_settings import TriggerSettings
-from monitor.pipeline.drift_states import DriftStates
+from monitor.pipeline.drift_states import DriftStates, keep_corrections, keep_drift
 from monitor.pipeline.finish_pool import SettlementInput
 from monitor.pipeline.inner_loop_driver import LoopConclusion, LoopInput
 from monitor.pipeline.pool_inspection import PoolInspection
@@ -33,7 +31,6 @@ from monitor.pipeline.worker_tasks import RowThumbnail
 from monitor.store import Store, Transaction
 from monitor.store.answer_kinds import AnswerKind
 from monitor.store.errors import NotFound
-from monitor.store.note_and_counter_names import DRIFT
 from monitor.store.pool_transitions import PoolEvent, PoolState
 from monitor.store.record_states import ClassOrigin, QuestionState
 from monitor.store.records import ClassRow, Count, Pool, PoolSample, Question
@@ -228,29 +225,6 @@ def read_watch(tx: Transaction, version: int) -> TriggerState:
 
 def keep_watch(tx: Transaction, version: int, watch: TriggerState) -> None:
     tx.notes.set(*WATCH, {"version": version, **watch.to_dict()})
-
-
-def keep_drift(tx: Transaction, seen: PoolInspection, states: DriftStates) -> None:
-    """Remember what a pool taught about its sources, and tell of what began or ended."""
-    states.keep(tx, seen.states)
-    told = {source: seen.verdicts[source].to_json() for source in seen.judged}
-    tx.notes.set_many(DRIFT, {source: {"verdict": verdict} for source, verdict in told.items()})
-    for source, verdict in told.items():
-        if verdict["started"] or verdict["ended"]:
-            kind = "drift.detected" if verdict["started"] else "drift.ended"
-            tx.events.append(kind, verdict, source=source)
-
-
-def accept_shift(tx: Transaction, sources: Collection[str]) -> None:
-    """The present look of these sources has been learnt: it is normal from here on."""
-    judged = tx.notes.get_many(DRIFT, sources)
-    states = DriftStates()
-    before, at = states.read(tx, judged), tx.now.timestamp()
-    states.keep(tx, {s: packed(accept(unpacked(state), at)) for s, state in before.items()})
-    for source, note in judged.items():
-        verdict = {**note["verdict"], "shifted": False, "accepted": True}
-        tx.notes.set(DRIFT, source, {"verdict": verdict})
-    keep_corrections(tx, {}, over=sources)
 
 
 #: Who answers where a column of the feed takes the place of people.

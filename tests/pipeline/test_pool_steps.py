@@ -20,15 +20,13 @@ from monitor.novelty.drift.source_drift import DriftVerdict
 from monitor.novelty.drift.source_state import packed
 from monitor.novelty.trigger.measure_pool_novelty import EVERYWHERE
 from monitor.novelty.trigger.trigger_decision import Evidence
-from monitor.pipeline.drift_states import DriftStates
+from monitor.pipeline.drift_states import DriftStates, accept_shift, keep_drift
 from monitor.pipeline.inner_loop_driver import LoopConclusion
 from monitor.pipeline.pool_inspection import PoolInspection, SourceHistory, inspect_pool
 from monitor.pipeline.pool_steps import (
-    accept_shift,
     budget_of,
     decide_pool,
     give_up,
-    keep_drift,
     learn_nothing,
     questions_left,
     read_watch,
