@@ -64,7 +64,7 @@ class BatchFeeder:
         self._store, self._config, self._workers, self._lease = store, config, workers, lease
         self._once = once
         self._listener = listener
-        self._outages = outages or Outages()
+        self._outages = outages or Outages(report=self._say)
         self._source = feed_storage_of(config)
         self._intake = FileIntake(
             store,
@@ -210,18 +210,12 @@ class BatchFeeder:
 
     def is_away(self, error: BaseException, kind: ErrorKind | None = None) -> None:
         """Something that we need does not answer; it is said once, and waited for."""
-        if self._outages.begin(error, kind):
-            self._say(f"{kind or kind_of(error)}.unavailable", f"waiting: {error}")
-
-    def _is_back(self, kind: ErrorKind) -> None:
-        seconds = self._outages.end(kind)
-        if seconds is not None:
-            self._say(f"{kind}.back", f"the {kind} answers again after {seconds:.0f} s")
+        self._outages.begin(error, kind)
 
     def is_reachable(self) -> None:
         """Something of the feed was read; it is back unless a batch still waits for its file."""
         if not any(one.away_since is not None for one in self.in_flight):
-            self._is_back(ErrorKind.FEED)
+            self._outages.end(ErrorKind.FEED)
 
     def _window(self) -> int:
         """Batches under way at most: twice what embedders take, so that none ever waits."""
@@ -273,7 +267,7 @@ class BatchFeeder:
             if not one.fails_late:
                 one.losses, one.failing_since = LossRecord(), None
             self.retries.passed("embedding")
-            self._is_back(ErrorKind.DEVICE)
+            self._outages.end(ErrorKind.DEVICE)
             self.is_reachable()
             return
         one.back_to(Stage.WAITING)

@@ -85,11 +85,8 @@ class Waiting:
     Not ``forever``: at the start of a bounded run an outage is reported at once, in one sentence.
     """
 
-    def __init__(
-        self, outages: Outages, stop: Stop, listener: Listener, *, forever: bool = True
-    ) -> None:
-        self._outages, self._stop, self._listener = outages, stop, listener
-        self._forever = forever
+    def __init__(self, outages: Outages, stop: Stop, *, forever: bool = True) -> None:
+        self._outages, self._stop, self._forever = outages, stop, forever
         self._kind: ErrorKind | None = None
         self.note: Callable[[], None] = lambda: None
         """Tells others what is away, where there is a way to tell them."""
@@ -119,34 +116,25 @@ class Waiting:
             self.is_over()
         self._kind = kind
         if self._outages.begin(error):
-            self.say(f"{kind}.unavailable", f"waiting: {error}")
             self.note()
 
     def is_over(self) -> None:
         """What was waited for answers again."""
-        if self._kind is None:
-            return
-        seconds = self._outages.end(self._kind)
-        if seconds is not None:
-            self.say(f"{self._kind}.back", f"the {self._kind} answers again after {seconds:.0f} s")
+        if self._kind is not None and self._outages.end(self._kind) is not None:
             self.note()
         self._kind = None
-
-    def say(self, kind: str, text: str) -> None:
-        self._listener(MonitorMessage(kind, text))
 
 
 @contextmanager
 def watching_store(
     database: Database,
     outages: Outages,
-    say: Callable[[str, str], None],
     is_waited_for: Callable[[ErrorKind], bool],
     *,
     look_seconds: float = STORE_LOOK_SECONDS,
     hangs_seconds: float = STORE_HANGS_SECONDS,
 ) -> Iterator[None]:
-    """Say and export while a transaction of this thread hangs.
+    """Report an outage while a transaction of this thread hangs.
 
     A database that is frozen, or on a disk that hangs, neither answers nor hangs up: who asks it
     waits in the kernel and cannot say so. A thread beside it can. Not where it is waited for
@@ -160,16 +148,11 @@ def watching_store(
             hangs = database.busy_seconds(thread) > hangs_seconds
             if hangs:
                 sentence = f"{database.where}: has not answered for {hangs_seconds:g} s"
-                if outages.begin(StoreUnreachable(sentence)):
-                    is_ours = True
-                    say("store.unavailable", f"waiting: {sentence}")
+                is_ours = outages.begin(StoreUnreachable(sentence)) or is_ours
             elif is_ours:
                 is_ours = False
-                if is_waited_for(ErrorKind.STORE):
-                    continue
-                seconds = outages.end(ErrorKind.STORE)
-                if seconds is not None:
-                    say("store.back", f"the store answers again after {seconds:.0f} s")
+                if not is_waited_for(ErrorKind.STORE):
+                    outages.end(ErrorKind.STORE)
 
     watcher = threading.Thread(target=watch, name="store-watch", daemon=True)
     watcher.start()
@@ -306,16 +289,14 @@ def _run(
     services: Services | None,
     clock: Clock | None,
 ) -> Summary:
-    outages = Outages()
+    outages = Outages(report=lambda kind, text: listener(MonitorMessage(kind, text)))
     with contextlib.ExitStack() as outer:
-        waiting = Waiting(outages, stop, listener, forever=not once)
+        waiting = Waiting(outages, stop, forever=not once)
         store = outer.enter_context(waiting.until_done(lambda: open_state_to_write(config, clock)))
         store.watch_clock()
         waiting.until_done(lambda: current_version(store))
         config = waiting.until_done(partial(as_fitted, config, store))
-        outer.enter_context(
-            watching_store(store.database, outages, waiting.say, waiting.is_waiting_for)
-        )
+        outer.enter_context(watching_store(store.database, outages, waiting.is_waiting_for))
         lease = waiting.until_done(lambda: acquire_lease(store))
         outer.callback(_leave, store, lease)
         waiting.until_done(lambda: recover(store, lease))

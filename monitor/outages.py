@@ -34,8 +34,14 @@ class _Entry:
     began_at: float
 
 
+def _silent(kind: str, text: str) -> None:
+    """Reports to nobody."""
+
+
 class Outages:
     """The outages of one process; may be used from several threads.
+
+    ``report`` is called with a kind and a sentence when one begins and when it ends.
 
     >>> from monitor.feed.errors import SourceMissing
     >>> outages = Outages()
@@ -49,7 +55,13 @@ class Outages:
     ()
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        report: Callable[[str, str], None] = _silent,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._report = report
         self._clock = clock
         self._lock = threading.Lock()
         self._entries: dict[ErrorKind, _Entry] = {}
@@ -66,13 +78,18 @@ class Outages:
                 return False
             outage = Outage(kind, str(error), datetime.now(UTC))
             self._entries[kind] = _Entry(outage, 1, now, now)
-            return True
+        self._report(f"{kind}.unavailable", f"waiting: {error}")
+        return True
 
     def end(self, kind: ErrorKind) -> float | None:
         """It is back; how long it was away, or None if it was not."""
         with self._lock:
             entry = self._entries.pop(kind, None)
-        return None if entry is None else self._clock() - entry.began_at
+        if entry is None:
+            return None
+        seconds = self._clock() - entry.began_at
+        self._report(f"{kind}.back", f"the {kind} answers again after {seconds:.0f} s")
+        return seconds
 
     def pause(self, kind: ErrorKind) -> float:
         """How long to wait before the next try."""

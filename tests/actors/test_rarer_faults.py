@@ -223,14 +223,9 @@ class _Database:
 
 
 def test_a_database_that_hangs_is_said_to_be_away() -> None:
-    database, outages, heard = _Database(), Outages(), list[str]()
-    with watching_store(
-        cast(Database, database),
-        outages,
-        lambda kind, text: heard.append(kind),
-        lambda kind: False,
-        look_seconds=0.01,
-    ):
+    database, heard = _Database(), list[str]()
+    outages = Outages(report=lambda kind, text: heard.append(kind))
+    with watching_store(cast(Database, database), outages, lambda kind: False, look_seconds=0.01):
         database.hangs = True
         until(lambda: bool(heard))
         assert [one.kind for one in outages.current()] == [ErrorKind.STORE]

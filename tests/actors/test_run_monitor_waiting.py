@@ -27,7 +27,8 @@ from tests.store.conftest import Clock
 
 def test_an_outage_is_said_once_waited_out_and_over() -> None:
     heard: list[str] = []
-    outages, tries = Outages(), iter([StoreUnreachable("gone"), StoreUnreachable("gone"), None])
+    outages = Outages(report=lambda kind, text: heard.append(kind))
+    tries = iter([StoreUnreachable("gone"), StoreUnreachable("gone"), None])
 
     def action() -> str:
         error = next(tries)
@@ -35,7 +36,7 @@ def test_an_outage_is_said_once_waited_out_and_over() -> None:
             raise error
         return "done"
 
-    waiting = Waiting(outages, Stop(), lambda m: heard.append(m.kind))
+    waiting = Waiting(outages, Stop())
     assert waiting.until_done(action) == "done"
     assert heard == ["store.unavailable", "store.back"]
     assert outages.current() == ()
@@ -49,7 +50,8 @@ def test_one_outage_may_follow_another() -> None:
         if (error := next(tries)) is not None:
             raise error
 
-    Waiting(Outages(), Stop(), lambda m: heard.append(m.kind)).until_done(action)
+    outages = Outages(report=lambda kind, text: heard.append(kind))
+    Waiting(outages, Stop()).until_done(action)
     assert heard == ["store.unavailable", "store.back", "disk.unavailable", "disk.back"]
 
 
@@ -58,7 +60,7 @@ def test_what_is_no_outage_is_not_waited_for() -> None:
         raise NotFound("class 'x'")
 
     with pytest.raises(NotFound):
-        Waiting(Outages(), Stop(), lambda m: None).until_done(action)
+        Waiting(Outages(), Stop()).until_done(action)
 
 
 def test_a_stop_ends_the_waiting() -> None:
@@ -70,7 +72,7 @@ def test_a_stop_ends_the_waiting() -> None:
 
     began = time.monotonic()
     with pytest.raises(StoreUnreachable):
-        Waiting(Outages(), stop, lambda m: None).until_done(action)
+        Waiting(Outages(), stop).until_done(action)
     assert time.monotonic() - began < 5
 
 
