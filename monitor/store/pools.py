@@ -124,11 +124,11 @@ class PoolRepository(Repository):
     rows that one run of batches, committed together, brought to one pool.
     """
 
-    def open(self, group: str = "", *, seed: int = 0) -> Pool:
-        """Begin a pool; ``group`` is the group of sources that share a detector."""
+    def open(self, *, seed: int = 0) -> Pool:
+        """Begin a pool."""
         pool = Pool(
             id=self._next_id(pools.c.id),
-            group_name=group,
+            group_name="",
             state=PoolState.FILLING,
             reason=None,
             size=0,
@@ -156,12 +156,9 @@ class PoolRepository(Repository):
             raise NotFound(f"pool {pool_id}: there is no such pool")
         return found
 
-    def filling(self, group: str = "") -> Pool | None:
-        """The pool that takes new samples of a group, if one is open."""
-        return self._first(
-            Pool,
-            select(pools).where(pools.c.state == PoolState.FILLING, pools.c.group_name == group),
-        )
+    def filling(self) -> Pool | None:
+        """The pool that takes new samples, if one is open."""
+        return self._first(Pool, select(pools).where(pools.c.state == PoolState.FILLING))
 
     def in_state(self, *states: PoolState, limit: int = 1000) -> list[Pool]:
         """Oldest first."""

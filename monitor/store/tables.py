@@ -198,6 +198,7 @@ pools = Table(
     "pools",
     metadata,
     Column("id", BigId, primary_key=True, autoincrement=False),
+    # Empty: each group of sources has a state of its own. Of the layout of the first release.
     Column("group_name", Text, nullable=False),
     Column("state", Choice(PoolState), nullable=False),
     Column("reason", Text),

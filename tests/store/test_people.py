@@ -166,9 +166,9 @@ def test_a_question_is_lent_to_one_person_until_the_lease_expires(
 
 def test_a_move_that_is_not_allowed_is_refused(store: Store) -> None:
     with store.transaction() as tx:
-        pool = tx.pools.open("roofs", seed=7)
-        assert tx.pools.filling("roofs") == pool
         assert tx.pools.filling() is None
+        pool = tx.pools.open(seed=7)
+        assert tx.pools.filling() == pool
     with (
         pytest.raises(WrongState, match="is filling, so it cannot be nothing learnt"),
         store.transaction() as tx,

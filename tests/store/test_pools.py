@@ -33,7 +33,7 @@ def ways() -> dict[PoolState, tuple[PoolEvent, ...]]:
 
 def pool_in(store: Store, state: PoolState) -> int:
     with store.transaction() as tx:
-        pool_id = tx.pools.open(state.value).id
+        pool_id = tx.pools.open().id
         for event in ways()[state]:
             tx.pools.apply(pool_id, event)
         assert tx.pools.get(pool_id).state is state

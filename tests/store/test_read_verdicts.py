@@ -42,7 +42,7 @@ def pools(store: Store) -> Store:
     """Two pools of eight images each, whose batches alternate, and four images in none."""
     batches = plan_feed(store, rows=20)
     with store.transaction() as tx:
-        first, second = tx.pools.open("a").id, tx.pools.open("b").id
+        first, second = tx.pools.open().id, tx.pools.open().id
         tx.classes.add("water", ClassOrigin.FIT, class_id="class-1")
         tx.classes.add("dune", ClassOrigin.PERSON, class_id="class-9")
     where = [first, second, first, second, None]
@@ -172,7 +172,7 @@ def test_a_month_of_corrections_costs_the_reader_nothing(store: Store) -> None:
     """Every image settled again each day: after merging as many rows as there are images."""
     batches = plan_feed(store, rows=48, size=8)
     with store.transaction() as tx:
-        pool_ids = [tx.pools.open(str(batch.id)).id for batch in batches]
+        pool_ids = [tx.pools.open().id for batch in batches]
     commit_batches(store, [scored(b, pool=p) for b, p in zip(batches, pool_ids, strict=True)])
     for day in range(1, 31):
         for pool_id in pool_ids:
