@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -19,7 +19,7 @@ POINTS = 48
 """Across a plot as wide as a phone, more could not be told apart."""
 
 SOURCES = 12
-"""Plots on the page; those with the most images of late."""
+"""Plots on the page, unless one is asked for; those with the most images of late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Series:
 
 
 def novelty_over_time(store: Store) -> list[Series]:
-    """The latest verdicts by source, in stretches of equal length."""
+    """The latest verdicts of every source, in stretches of equal length."""
     minutes: dict[str, dict[int, tuple[int, int]]] = {}
     for file in _files(store):
         for (source, minute), (known, novel) in _counts(file).counts.items():
@@ -58,6 +58,11 @@ def novelty_over_time(store: Store) -> list[Series]:
             before = of_source.get(minute, (0, 0))
             of_source[minute] = (before[0] + known, before[1] + novel)
     found = [Series(source, _points(counts)) for source, counts in minutes.items()]
+    return sorted(found, key=lambda series: series.source)
+
+
+def busiest(found: Sequence[Series]) -> list[Series]:
+    """The sources with the most images, as many as fit on a page."""
     latest = sorted(found, key=lambda series: (-series.images, series.source))[:SOURCES]
     return sorted(latest, key=lambda series: series.source)
 

@@ -14,10 +14,10 @@ from monitor.desk import openid, sessions
 from monitor.desk.api_images import mapped_pools
 from monitor.desk.checked_request import Ask
 from monitor.desk.errors import NoSuchPage
-from monitor.desk.history_sentences import HistoryEntry, read_timeline
+from monitor.desk.history_sentences import LATEST, HistoryEntry, read_timeline
 from monitor.desk.home import read_home
 from monitor.desk.http_replies import page
-from monitor.desk.novelty_activity import first_judged, novelty_over_time
+from monitor.desk.novelty_activity import SOURCES, busiest, first_judged, novelty_over_time
 from monitor.desk.novelty_plot import Mark, draw_all
 from monitor.desk.question_queue import read_queue
 from monitor.desk.roles_and_tokens import Role, holder_of, holders
@@ -78,12 +78,19 @@ def classes(ask: Ask) -> Response:
 def history(ask: Ask) -> Response:
     versions = list(reversed(list_versions(ask.store)))
     expected = current_knowledge(ask.store).exceedance
-    plots = draw_all(novelty_over_time(ask.store), _version_marks(ask, versions), expected)
+    entries = read_timeline(ask.store)
+    series = novelty_over_time(ask.store)
+    shown = [one for one in series if one.source == ask.query.source] or busiest(series)
+    plots = draw_all(shown, _version_marks(ask, versions), expected)
     return page(
         "history.html",
         **common(ask),
-        days=_by_day(read_timeline(ask.store)),
+        days=_by_day(entries),
+        more=len(entries) == LATEST,
+        listed=LATEST,
         plots=plots,
+        sources=[one.source for one in series],
+        most=SOURCES,
         expected=expected,
         versions=versions,
     )

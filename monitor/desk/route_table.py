@@ -37,7 +37,15 @@ PAGES: tuple[Rule, ...] = (
         "GET", "/map", READER, pages.pool_map, "The map of a pool", query=models.ShowMap, html=True
     ),
     Rule("GET", "/classes", READER, pages.classes, "The classes", html=True),
-    Rule("GET", "/history", READER, pages.history, "The history", html=True),
+    Rule(
+        "GET",
+        "/history",
+        READER,
+        pages.history,
+        "The history",
+        query=models.ShowHistory,
+        html=True,
+    ),
     Rule("GET", "/api", READER, openapi.show, "This description, as a page", html=True),
     Rule(
         "GET", "/sign-in", PUBLIC, pages.sign_in, "Where to sign in", query=models.SignIn, html=True

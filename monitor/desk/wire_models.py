@@ -298,6 +298,10 @@ class ShowMap(Parameters):
     pool: int | None = Field(default=None, ge=1, le=2**53 - 1)
 
 
+class ShowHistory(Parameters):
+    source: str | None = Field(default=None, max_length=1000)
+
+
 class ShowImages(Parameters):
     """What the page's filters begin with; its script reads them."""
 

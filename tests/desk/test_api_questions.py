@@ -283,6 +283,23 @@ def test_novelty_over_time_is_counted_by_source(store: Store) -> None:
     assert (series.images, series.novel) == (40, 20)
 
 
+def test_every_one_of_many_sources_is_counted_and_can_be_seen(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        for number in range(14):
+            (batch,) = plan_feed(store, f"{number}.parquet", rows=4 + number, size=50)
+            commit_batch(store, scored(batch, source=f"cam-{number:02d}", file=f"{number}.parquet"))
+        client = Client(build(store, DeskConfig()))
+        shares = re.findall(r'<span class="(?:unusual)?">(\d+)%</span>', client.get("/").text)
+        assert len(shares) == 14, "home says of each source how much looks new"
+        page = client.get("/history").text
+        assert page.count('<figure class="plot">') == 12
+        assert "the 12 with the most images, of 14" in page
+        assert "<figcaption>cam-00<" not in page, "it has the fewest images"
+        one = client.get("/history?source=cam-00").text
+        assert re.findall("<figcaption>(.*?)</figcaption>", one) == ["cam-00"]
+        assert "<option selected>cam-00</option>" in one
+
+
 def test_unchanged_frames_count_once_against_chance(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         (batch,) = plan_feed(store, rows=6, size=6)
@@ -305,6 +322,14 @@ def test_the_history_has_a_sentence_for_every_kind_of_event() -> None:
     kinds = set(re.findall(r'(?:append|Occurrence)\(\s*"([a-z_]+\.[a-z_]+)"', source))
     assert len(kinds) > 25
     assert kinds <= set(SENTENCES)
+
+
+def test_a_history_that_is_cut_says_so(client: Client, store: Store) -> None:
+    assert "the latest 200 entries" not in client.get("/history").text
+    with store.transaction() as tx:
+        for _ in range(200):
+            tx.events.append("monitor.started")
+    assert "the latest 200 entries" in client.get("/history").text
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,8 @@ function read(event) {
 document.addEventListener("pointerover", read);
 document.addEventListener("click", read);
 
+document.getElementById("plot-source")?.addEventListener("change", (event) => event.currentTarget.requestSubmit());
+
 /** The server's days are those of UTC; a reader's day begins at their own midnight. */
 function regroup() {
   const days = document.getElementById("days");
