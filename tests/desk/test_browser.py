@@ -271,6 +271,13 @@ def test_a_swipe_on_the_large_picture_answers(browser: Browser, state: Path) -> 
     browser.driver.execute_script(swipe, 300, 100)  # to the left: skip
     browser.until(lambda: first not in browser.cards())
     assert answers(state) == {}
+    magnify = "Emulation.setPageScaleFactor"
+    browser.driver.execute_cdp_cmd(magnify, {"pageScaleFactor": 2})
+    browser.until(lambda: browser.driver.execute_script("return visualViewport.scale") == 2)
+    browser.driver.execute_script(swipe, 100, 300)  # moves what is seen, and answers nothing
+    browser.driver.execute_cdp_cmd(magnify, {"pageScaleFactor": 1})
+    browser.until(lambda: browser.driver.execute_script("return visualViewport.scale") == 1)
+    assert second in browser.cards()
     browser.driver.execute_script(swipe, 100, 300)  # to the right: yes
     browser.until(lambda: list(answers(state)) == [second])
 

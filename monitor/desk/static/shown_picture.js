@@ -70,11 +70,15 @@ dialog.addEventListener("click", (event) => {
   if (event.target === dialog) closeZoom();
 });
 
-/** A swipe across the large picture: far enough, and more across than down. */
+/**
+ * A swipe across the large picture: far enough, and more across than down. Whoever has magnified the
+ * page moves what they look at with the same finger, and answers nothing.
+ */
 const FAR = 60;
+const isMagnified = () => (window.visualViewport?.scale ?? 1) > 1.05;
 let began = null;
 dialog.addEventListener("touchstart", (event) => {
-  began = event.touches.length === 1 ? event.touches[0] : null;
+  began = event.touches.length === 1 && !isMagnified() ? event.touches[0] : null;
 }, { passive: true });
 dialog.addEventListener("touchend", (event) => {
   const ended = event.changedTouches[0];
