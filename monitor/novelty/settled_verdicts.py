@@ -23,10 +23,10 @@ from monitor.novelty.robust.class_posterior import (
     doubted,
     known_as_new,
     placed_pool,
-    posterior,
+    pool_posterior,
     reached_by,
 )
-from monitor.novelty.robust.pool_belief import PlacedPool, believed, unanswered
+from monitor.novelty.robust.pool_belief import PlacedPool
 from monitor.novelty.robust.robust_settings import RobustSettings
 from monitor.novelty.trigger.measure_pool_novelty import Measure, measure_novelty
 
@@ -94,8 +94,7 @@ def settle_pool(
     placed = placed_pool(detector, pool)
     features = placed.pool
     given = PoolAnswers.none(detector).plus(list(answers), list(answers.values()))
-    now = believed(placed, unanswered(placed), given)
-    found = posterior(placed, now, given)
+    found = pool_posterior(placed, given)
     names = np.asarray(sources if len(sources) else [""] * len(features), dtype=np.str_)
     explained = _explained(detector, features, names, shifted)
     in_doubt = doubted(detector, found)
@@ -117,7 +116,7 @@ def settle_pool(
     limit = 1.0
     if found.names or in_doubt.any():
         limit = max(
-            _expected(new[now.free], _settings(detector)),
+            _expected(np.delete(new, given.asked), _settings(detector)),
             _of_references(placed, given, unusual),
         )
     return _settled(detector, found, given, new, limit, unusual.odd, explained)

@@ -60,7 +60,7 @@ def truly(labels: np.ndarray, rows: list[int]) -> dict[int, str | None]:
 
 
 def found(detector: Detector, pool: Floats, said: dict[int, str | None]) -> ClassPosterior:
-    return pool_posterior(detector, pool, given(detector, said))
+    return pool_posterior(placed_pool(detector, pool), given(detector, said))
 
 
 def belief(
@@ -252,5 +252,5 @@ def test_only_what_people_labelled_of_confirmed_classes_takes_part(
     known = known_as_new(placed_pool(mixed, features), answers)
     owners = mixed.references.classes[known.rows]
     assert np.bincount(owners, minlength=3).tolist() == [10, 0, len(third.references)]
-    post = pool_posterior(mixed, features, answers)
+    post = pool_posterior(placed_pool(mixed, features), answers)
     np.testing.assert_allclose(doubted(mixed, post), post.probabilities[:, 1])

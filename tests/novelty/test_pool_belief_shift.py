@@ -17,7 +17,7 @@ from monitor.novelty.inner_loop import drive, inner_loop
 from monitor.novelty.pool_graph import PoolSpace
 from monitor.novelty.pseudo_labeller import PoolAnswers
 from monitor.novelty.robust.choose_questions import is_quiet
-from monitor.novelty.robust.class_posterior import ClassPosterior, pool_posterior
+from monitor.novelty.robust.class_posterior import ClassPosterior, placed_pool, pool_posterior
 from monitor.novelty.robust.graph_pseudo_labeller import GraphPseudoLabeller
 from monitor.novelty.robust.pool_belief import shifted_answers, with_shifted_classes
 from monitor.novelty.robust.robust_settings import RobustSettings
@@ -127,7 +127,7 @@ def settled(world: World, dirt: Floats | float, lessons: int) -> tuple[ClassPost
     truth = [*names, *[name(NEW)] * 40]
     told = range(0, len(pool), 8)
     answers = PoolAnswers.none(detector).plus(told, [truth[i] for i in told])
-    return pool_posterior(detector, pool, answers), truth
+    return pool_posterior(placed_pool(detector, pool), answers), truth
 
 
 @pytest.mark.parametrize("lessons", [1, 3, 6])

@@ -208,14 +208,13 @@ class ClassPosterior:
         return share
 
 
-def pool_posterior(detector: Detector, pool: Floats, answers: PoolAnswers) -> ClassPosterior:
-    """For a detector of either preset; that of the paper is asked with the usual settings."""
-    placed = placed_pool(detector, pool)
+def pool_posterior(placed: PlacedPool, answers: PoolAnswers) -> ClassPosterior:
+    """The posterior of a pool after all answers, from the beginning."""
     return posterior(placed, believed(placed, unanswered(placed), answers), answers)
 
 
 def placed_pool(detector: Detector, pool: Floats) -> PlacedPool:
-    """A pool beside the references of a detector of either preset."""
+    """A pool beside the references of a detector; in the preset ``paper`` by usual settings."""
     settings = detector.settings
     if not isinstance(settings, RobustSettings):
         settings = RobustSettings()
@@ -255,7 +254,7 @@ def known_as_new(placed: PlacedPool, answers: PoolAnswers) -> KnownAsNew:
             # Placed again: in a space that they had whitened they would look tamer than the pool.
             everyone = np.concatenate([placed.pool, detector.references.features[held]])
             joined = PlacedPool.of(_without(detector, held), everyone, placed.settings)
-            found = posterior(joined, believed(joined, unanswered(joined), answers), answers)
+            found = pool_posterior(joined, answers)
             rows.append(np.flatnonzero(held))
             named.append(found.new[size:])
             in_doubt.append(doubted(detector, found)[size:])
