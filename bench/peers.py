@@ -34,7 +34,12 @@ from monitor.evaluation.live_plan import LivePlan
 
 CHILD = Path(__file__).with_name("peer_ways.py")
 #: What has to be installed for a way, where it is not one of ours.
-PACKAGES = {"dfm": "anomalib", "notice-dfm": "anomalib", "notice-mmd": "alibi-detect"}
+PACKAGES = {
+    "ray-data": "pandas",
+    "dfm": "anomalib",
+    "notice-dfm": "anomalib",
+    "notice-mmd": "alibi-detect",
+}
 TITLES = {
     "torch": "plain torch loop, batches of 32",
     "ray-data": "plain Ray Data pipeline, its start included",
@@ -109,11 +114,9 @@ def compare_speed(
     print(f"{images} images, one thread, embedded backbone at 224 px in float32", flush=True)
     for way in ways:
         for found in ask(way, environments, seconds, "--data", str(data), "--images", str(images)):
-            # Of Ray only the driver's processor time can be seen from here.
-            shown = "" if way == "ray-data" else f" ({images / found['processor']:.1f} of a core)"
             print(
-                f"{TITLES[way]:>55}: {images / found['seconds']:6.1f} images/s{shown}, "
-                f"{found['megabytes']:,.0f} MB",
+                f"{TITLES[way]:>55}: {images / found['seconds']:6.1f} images/s "
+                f"({images / found['processor']:.1f} of a core), {found['megabytes']:,.0f} MB",
                 flush=True,
             )
 

@@ -226,3 +226,21 @@ def test_a_mount_that_fails_under_a_look_is_the_feeds(
             watch.look()
     watch.postpone(0.0)
     assert names(watch.look()) == ["cam-1/old.parquet", "cam-1/young.parquet"]
+
+
+def test_a_young_file_that_is_as_it_was_costs_one_call(
+    watch: FeedWatch, feed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = touch(feed / "cam-1" / "young.parquet")
+    assert names(watch.look()) == ["cam-1/young.parquet"]
+    looked: list[str] = []
+
+    def problem(path: str, root: str) -> None:
+        looked.append(path)
+
+    monkeypatch.setattr(watching, "file_problem", problem)
+    assert names(watch.look()) == []
+    assert looked == []
+    touch(file, size=8)
+    assert names(watch.look()) == ["cam-1/young.parquet"]
+    assert looked == [str(file)]
