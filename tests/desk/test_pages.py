@@ -209,6 +209,7 @@ def test_home_tells_what_goes_on(driver: webdriver.Chrome, seen: Path) -> None:
         text = browser.text("#home")
         for word in ("The monitor is", "No questions", "Looked new lately", "cam-3", "Learnt"):
             assert word in text
+        assert "May 17, 2024" in text, "nobody counts hundreds of days"
         loaded = "return [...document.querySelectorAll('#newest img')].every(i => i.naturalWidth)"
         browser.until(lambda: driver.execute_script(loaded))
         browser.click('.sources a[href="/images?source=cam-2"]')

@@ -79,9 +79,12 @@ export function moment(text, form = "moment") {
   return new Intl.DateTimeFormat(undefined, FORMS[form]).format(new Date(text));
 }
 
-/** How long ago, in the largest unit that says something. */
+const LONG_AGO = 60 * 86400;
+
+/** How long ago, in the largest unit that says something; the day itself where that is none. */
 export function ago(text, now = Date.now()) {
   const seconds = Math.max(0, (now - new Date(text).getTime()) / 1000);
+  if (seconds > LONG_AGO) return moment(text, "day");
   if (seconds < 60) return "just now";
   const [size, word] = [[86400, "day"], [3600, "hour"], [60, "minute"]].find(([least]) => seconds >= least);
   const count = Math.floor(seconds / size);
