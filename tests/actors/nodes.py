@@ -13,8 +13,6 @@ from typing import Any
 
 #: Enough for the features of a few small batches.
 MEMORY = 100 << 20
-#: How long a node may take to start; a crowded machine has needed more than Ray's half a minute.
-START_SECONDS = 180
 #: How often a node may fail to start in time.
 TRIES = 8
 
@@ -99,7 +97,6 @@ def nodes(*, cpus: int = 2) -> Iterator[Nodes]:
     (folder / "ray").mkdir()
     before = dict(os.environ)
     os.environ["RAY_TMPDIR"] = str(folder)
-    os.environ["RAY_raylet_start_wait_time_s"] = str(START_SECONDS)  # noqa: SIM112 - Ray's name
     try:
         # Only those who ask for a cluster wait for Ray to be imported; ours goes first, because
         # it says how Ray should be.
