@@ -3,7 +3,8 @@
     python -m bench.desk_pressure [--people 50] [--questions 3000] [--sockets 2000] [--megabytes 8]
 
 Others must be answered within a second while one address holds the sockets, and 95% of the people's
-answers while the import runs.
+answers while the import runs. The same people answer without an import first: what they wait for
+then is the machine's doing, and a bound that is missed already there says nothing of the import.
 """
 
 from __future__ import annotations
@@ -64,12 +65,16 @@ IMPORTED = 1000
 as conflicts, and each is a row that is written. The people have the others for themselves."""
 
 
+ALONE = 500
+"""Questions that the people answer before the import begins."""
+
+
 def sheet(megabytes: float) -> bytes:
-    """Answers to the first questions, filled up to a size."""
+    """Answers to the questions that come next, filled up to a size."""
     records = 19_000
     filler = "x" * max(0, int(megabytes * 2**20 / records) - 60)
     lines = (
-        json.dumps({"question_id": n % IMPORTED + 1, "class": "dune", "note": filler})
+        json.dumps({"question_id": ALONE + n % IMPORTED + 1, "class": "dune", "note": filler})
         for n in range(records)
     )
     return "\n".join(lines).encode()[: int(megabytes * 2**20)]
@@ -107,7 +112,7 @@ def main() -> int:
         state = Path(folder) / "state"
         with Store.open(state) as store:
             world.fit(store)
-            world.ask(store, questions, budget=questions)
+            world.ask(store, ALONE, budget=ALONE)
             names = [f"annotator {n}" for n in range(chosen.people)]
             tokens = [add_token(store, name, Role.ANNOTATOR) for name in names]
             importer = add_token(store, "importer", Role.ANNOTATOR)
@@ -115,6 +120,9 @@ def main() -> int:
         told: dict[str, object] = {}
         try:
             waits = idle_sockets(handle.url, chosen.sockets)
+            alone = storm(handle.url, tokens, pause=PAUSE)
+            with Store.open(state) as store:
+                world.ask(store, questions, budget=questions, pool=2)
             body = sheet(chosen.megabytes)
             other = threading.Thread(target=send_import, args=(handle.url, importer, body, told))
             other.start()
@@ -131,6 +139,7 @@ def main() -> int:
                 "requests": len(tally.seconds),
                 "median_s": round(statistics.median(tally.seconds), 3),
                 "p95_s": round(late(tally.seconds), 3),
+                "answers_alone_p95_s": round(late(alone.answer_seconds), 3),
                 "answers": len(tally.answer_seconds),
                 "answers_p95_s": round(late(tally.answer_seconds), 3),
             },
