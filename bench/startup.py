@@ -75,6 +75,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+        # Where it is set every process compiles what it imports; an installation has that done.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         scenes = pq.read_table(write_scenes(folder / "scenes.parquet", 400))
         pq.write_table(scenes.slice(0, 336), folder / "labelled.parquet")
         pq.write_table(scenes.slice(336), folder / "one.parquet")
