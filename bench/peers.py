@@ -77,7 +77,7 @@ def python_for(way: str, environments: Path, seconds: float) -> str:
 def lines_of(command: Sequence[str], seconds: float, *, partly: bool = False) -> list[str]:
     """What a command prints; with ``partly`` also if it is stopped because it takes too long."""
     ours = {**os.environ, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}
-    # Where it is set every process compiles what it imports, and Ray waits 15 s for some of its own.
+    # Where it is set every process compiles what it imports, for some of which Ray waits 15 s.
     ours.pop("PYTHONDONTWRITEBYTECODE", None)
     child = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ours
