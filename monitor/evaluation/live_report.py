@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from monitor.evaluation.live_baselines import NAIVE
+from monitor.evaluation.live_draws import draw_by_draw
 from monitor.evaluation.live_record import Record
 from monitor.evaluation.report_figures import ReportFigure
 from monitor.evaluation.report_tables import Table
@@ -73,6 +74,7 @@ def live_tables(records: Sequence[Record], meta: Mapping[str, Any]) -> list[Tabl
             _every_label(with_new),
             _learnt(with_new),
             *_pools(with_new),
+            *draw_by_draw(with_new),
             _naive(with_new),
         ]
     return [*tables, _clean(records, meta)]

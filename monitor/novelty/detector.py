@@ -290,7 +290,24 @@ class Detector:
             self._first_modes,
         )
         guessed = np.array([1 - c.said.mean() if len(c.said) else 0.0 for c in self.classes])
-        return Opinions.of(means, self.references, settings, guessed)
+        return Opinions.of(means, self.references, settings, guessed, self._young)
+
+    @cached_property
+    def _young(self) -> Ints:
+        """Classes that are asked about every sample, because little separates them yet.
+
+        Unconfirmed ones are not: what resembles them is to stay novel.
+        """
+        settings = self.settings
+        most = settings.mature if isinstance(settings, RobustSettings) else 0
+        return np.array(
+            [
+                index
+                for index, known in enumerate(self.classes)
+                if known.origin != "fit" and known.confirmed and known.count < most
+            ],
+            dtype=np.intp,
+        )
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -332,8 +349,9 @@ class Detector:
         """Squared FRE of every row to every class that can be the nearest.
 
         Exact wherever a class may have the least error of a row, or the least ``rank``, which
-        grows with the error. Where many classes are known, the others have a lower bound of it
-        that rules them out (see :class:`~monitor.novelty.subspace.BankScreen`).
+        grows with the error, and for every young class. Where many classes are known, the others
+        have a lower bound of it that rules them out (see
+        :class:`~monitor.novelty.subspace.BankScreen`).
         """
         if self._screen is None:
             return self._squared_fre(x)
@@ -346,6 +364,7 @@ class Detector:
         exact = np.zeros(lower.shape, dtype=bool)
         for of in ranks:
             exact[np.arange(len(x)), of(upper).argmin(axis=1)] = True
+        exact[:, self._young] = True
         self._fill_exactly(x, lower, exact)
         possible = np.zeros_like(exact)
         for of in ranks:

@@ -283,11 +283,12 @@ def test_the_report_counts_feeds_that_never_noticed(tmp_path: Path) -> None:
     never = {**record, "seed": 1, "noticed_in": None, "noticed_by": None, "found": 0}
     late = {**record, "seed": 2, "noticed_in": 7, "noticed_by": "probe"}
     meta = {"plan": {"live": SMALL.feed_settings()}}
-    [noticed, _, _, learnt, pools, _, clean] = live_tables([record, never, late, late], meta)
+    [noticed, _, _, learnt, pools, draws, _, clean] = live_tables([record, never, late, late], meta)
     [row] = noticed.rows
     assert row[:6] == ("synthetic, none, 25%", "4", "25%", "25%", "75%", "7")
     assert clean.rows[0][1] == "8"
     assert len(pools.rows[0]) == 1 + SMALL.pools
+    assert len(draws.rows[0]) == SMALL.pools - 1, "each later pool against the one before"
     assert learnt.rows[0][-1].endswith(" of 3"), "a class that was never found cannot be confirmed"
     write_live_report([record, never], meta, tmp_path)
     page = (tmp_path / "live.md").read_text()

@@ -75,10 +75,11 @@ class RobustSettings(MethodSettings):
         low=0,
     )
     guessed_wider: float = setting(
-        0.3,
-        "How much wider the scale of a class is whose images were all pseudo-labelled: the surest "
-        "images of a pool look tighter than their class. At 0 a class that was just learnt is "
-        "called novel a third more often; 0.3 costs up to 4 points of what is new beside it.",
+        0.2,
+        "How much wider the scale of a class is whose images were all pseudo-labelled, where it is "
+        "the nearest: the surest images of a pool look tighter than their class. At 0 a class that "
+        "was just learnt is called novel up to a quarter more often; 0.3 costs about half a point "
+        "of what is new beside it.",
         low=0.0,
         high=10.0,
     )

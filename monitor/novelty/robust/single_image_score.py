@@ -11,6 +11,10 @@ each in units of what known samples of the same class have:
 Both forget how long a sample is, which tells known from new poorly. Only what FRE itself finds far
 beyond everything known is novel whatever they say.
 
+A class that was learnt from few samples is not distinguished well from its neighbours: some of its
+samples resemble another class more, in which they look unusual. Such a *young* class is asked about
+every sample, in units of its own, not widened: what it finds usual without any leniency is usual.
+
 The class that a sample resembles comes from the same products. The least FRE would give it to the
 class of which most has been seen, so the FRE to a class is taken over what strangers have there,
 and joined by the whitened distance to its mean, which is fair to classes learnt from few samples.
@@ -19,7 +23,7 @@ and joined by the whitened distance to its mean, which is fair to classes learnt
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -105,7 +109,9 @@ class Opinions:
 
     ``location`` and ``scale`` have an entry for each opinion. ``usual`` are the scores of
     references by the class they resemble, then in order; ``borders`` says where each class begins
-    in them, ``rows`` which reference each of them is.
+    in them, ``rows`` which reference each of them is. ``young`` are the positions of the classes
+    that are asked about every sample; ``young_location`` and ``young_scale`` have a column for
+    each, of what its own references have there.
     """
 
     centre: Floats
@@ -121,6 +127,10 @@ class Opinions:
     usual: Floats
     borders: Ints
     rows: Ints
+    # States that were written before young classes were asked have none.
+    young: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    young_location: Floats = field(default_factory=lambda: np.empty((3, 0), np.float32))
+    young_scale: Floats = field(default_factory=lambda: np.empty((3, 0), np.float32))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """All of it, by name."""
@@ -129,7 +139,7 @@ class Opinions:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Opinions:
         """What :meth:`to_arrays` gave."""
-        return cls(**{f.name: arrays[f.name] for f in fields(cls)})
+        return cls(**{f.name: arrays[f.name] for f in fields(cls) if f.name in arrays})
 
     @classmethod
     def of(
@@ -138,11 +148,13 @@ class Opinions:
         references: References,
         settings: RobustSettings,
         guessed: np.ndarray | None = None,
+        young: Ints | None = None,
     ) -> Opinions:
         """From references that are judged without their own help.
 
         ``guessed`` is the share of the references of each class that no person labelled. They are
         the surest of a pool, so that the class looks tighter than it is: its scale is widened.
+        ``young`` are the positions of the classes that are asked about every sample.
         """
         rows = references.some(settings.judged_most)
         some = references.taken(rows)
@@ -158,9 +170,26 @@ class Opinions:
         nearest = (some.errors / strangers - likeness / by_place).argmin(axis=1)
         given = _given(some.features, some.errors, cosines.max(axis=1))
         location, scale = _scales(given, nearest, len(means.starts), settings.own_scale)
+        asked = np.empty(0, np.int64) if young is None else young.astype(np.int64)
+        everyone = np.arange(len(some)), some.classes
+        cosines = _largest(cosines, means.starts)
+        own = _given(some.features, some.errors[everyone][:, None], cosines[everyone])
+        own_location, own_scale = _scales(own, some.classes, len(means.starts), settings.own_scale)
         if guessed is not None:
             scale *= (1 + settings.guessed_wider * guessed).astype(np.float32)
         score = _score(given, nearest, location, scale, settings.far)
+        young_location, young_scale = own_location[:, asked], own_scale[:, asked]
+        score = np.minimum(
+            score,
+            _least_of_young(
+                some.features,
+                some.errors[:, asked],
+                cosines[:, asked],
+                young_location,
+                young_scale,
+                settings.far,
+            ),
+        )
         order = np.lexsort((score, nearest))
         places = means.places - centre
         spans = np.concatenate([whole.product(places, np.eye(len(centre), dtype=np.float32))])
@@ -180,6 +209,9 @@ class Opinions:
                 np.int64
             ),
             rows=rows[order].astype(np.int64),
+            young=asked,
+            young_location=young_location,
+            young_scale=young_scale,
         )
 
     def judge(
@@ -193,23 +225,27 @@ class Opinions:
         square = self.base * np.einsum("ij,ij->i", centred, centred)
         square += products[:, modes:] ** 2 @ self.gains
         length = np.sqrt(np.maximum(square, np.float32(_TINY)))
-        likeness = self._most(inner - 0.5 * self.lengths**2) / self.by_place
+        likeness = _largest(inner - 0.5 * self.lengths**2, self.starts) / self.by_place
 
         def unlike(errors: Floats) -> Floats:
             return errors / self.strangers - likeness
 
         errors = errors_by(unlike)
         nearest: Ints = unlike(errors).argmin(axis=1)
-        cosine = (inner / np.maximum(self.lengths, np.float32(_TINY))).max(axis=1) / length
-        given = _given(features, errors, cosine)
-        return _score(given, nearest, self.location, self.scale, settings.far), nearest
-
-    def _most(self, values: Floats) -> Floats:
-        """Of the modes of each class the largest value."""
-        if len(self.starts) == values.shape[1]:
-            return values
-        most: Floats = np.maximum.reduceat(values, self.starts, axis=1)
-        return most
+        cosines = (inner / np.maximum(self.lengths, np.float32(_TINY))).astype(np.float32)
+        given = _given(features, errors, cosines.max(axis=1) / length)
+        score = _score(given, nearest, self.location, self.scale, settings.far)
+        if not len(self.young):
+            return score, nearest
+        of_young = _least_of_young(
+            features,
+            errors[:, self.young],
+            _largest(cosines, self.starts)[:, self.young] / length[:, None],
+            self.young_location,
+            self.young_scale,
+            settings.far,
+        )
+        return np.minimum(score, of_young), nearest
 
     def p_known(self, score: Floats, nearest: Ints, settings: RobustSettings) -> Floats:
         """The share of known samples of the same class that look at least as unusual.
@@ -246,6 +282,14 @@ def _strongest(rows: Floats, most: int) -> tuple[np.ndarray, np.ndarray]:
     return (x.T @ vectors / np.sqrt(energies) if wide else vectors), energies
 
 
+def _largest(values: Floats, starts: Ints) -> Floats:
+    """Of the modes of each class the largest value; ``starts`` says where those of each begin."""
+    if len(starts) == values.shape[1]:
+        return values
+    largest: Floats = np.maximum.reduceat(values, starts, axis=1)
+    return largest
+
+
 def _at_least(ordered: Floats, values: Floats) -> np.ndarray:
     above = len(ordered) - np.searchsorted(ordered, values, side="left")
     share: np.ndarray = (1 + above) / (1 + len(ordered))
@@ -265,6 +309,21 @@ def _score(given: Floats, nearest: Ints, location: Floats, scale: Floats, far: f
     total = np.maximum(standard[:2].mean(axis=0), standard[2] - far)
     score: Floats = np.exp(np.minimum(total, _MOST)).astype(np.float32)
     return score
+
+
+def _least_of_young(
+    features: Floats, errors: Floats, cosines: Floats, location: Floats, scale: Floats, far: float
+) -> Floats:
+    """The least score that a young class gives to each row; infinite if there is none.
+
+    Errors and cosines have a column for each young class, as location and scale do.
+    """
+    least = np.full(len(features), np.inf, np.float32)
+    for column in range(errors.shape[1]):
+        given = _given(features, errors[:, [column]], cosines[:, column])
+        mine = np.full(len(features), column, np.intp)
+        least = np.minimum(least, _score(given, mine, location, scale, far))
+    return least
 
 
 def _scales(given: Floats, nearest: Ints, count: int, own_scale: int) -> tuple[Floats, Floats]:
@@ -315,9 +374,7 @@ def _left_out(
         lengths = np.maximum(lengths, np.float32(_TINY))
         cosines[rows] = inner / np.sqrt(lengths) / np.sqrt(square)[:, None]
         likeness[rows] = inner - 0.5 * lengths
-    if len(means.starts) == likeness.shape[1]:
-        return cosines, likeness
-    return cosines, np.maximum.reduceat(likeness, means.starts, axis=1)
+    return cosines, _largest(likeness, means.starts)
 
 
 def _of_strangers(references: References, count: int) -> Floats:
