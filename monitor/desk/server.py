@@ -179,8 +179,11 @@ def run_child() -> int:
         stop.set()
 
     def say(word: str, text: str) -> None:
-        sys.stdout.write(json.dumps({word: text}) + "\n")
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(json.dumps({word: text}) + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:  # whoever started us was killed while we did
+            stop.set()
 
     threading.Thread(target=wait_for_parent, daemon=True).start()
     try:

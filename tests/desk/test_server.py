@@ -88,6 +88,28 @@ def test_it_does_not_outlive_its_parent(state: Path, tmp_path: Path) -> None:
         healthy(url)
 
 
+def test_it_ends_quietly_if_its_parent_is_killed_while_it_starts(state: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "monitor.desk"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stderr is not None
+    child.stdout.close()
+    child.stdin.write(config_of(state).model_dump_json() + "\n")
+    child.stdin.flush()
+    # Its input stays open: that nobody hears its address is enough.
+    assert child.wait(120) == 0
+    assert "Traceback" not in child.stderr.read()
+    child.stdin.close()
+    child.stderr.close()
+
+
 def _lives(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
