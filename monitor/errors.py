@@ -41,7 +41,7 @@ class Treatment(StrEnum):
     QUARANTINE = "quarantine the file, with its reason; reversible"
     BISECT = "try again, then halve, then quarantine the rest; reversible"
     REPLACE = "replace the worker and do its work again"
-    WAIT = "wait with growing pauses, say so, export it, go on where it stopped"
+    WAIT = "wait with growing pauses, say so, export it, resume where it stopped"
     EXIT = "one sentence, exit code 2"
     TRACEBACK = "traceback, exit code 1"
 

@@ -99,7 +99,7 @@ def test_large_only_the_image_that_is_shown_is_answered(browser: Browser, state:
     browser.until(lambda: list(answers(state)) == [b, c])
     browser.press(Keys.ESCAPE)
     browser.until(lambda: not browser.is_open("#zoom"))
-    assert browser.text("#target") == "1 image, chosen"
+    browser.until(lambda: browser.text("#target") == "1 image, chosen")
     assert browser.targets() == [f"1-{a - 1:04d}"]
 
 

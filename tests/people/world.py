@@ -56,7 +56,8 @@ def ask(
     batches = plan_feed(store, file, rows=rows, size=rows)
     with store.transaction() as tx:
         pool_id = tx.pools.open().id
-    images = [f"{pool}-{row:04d}" for row in range(rows)]
+    # The batch is of cam-1 alone, the questions at odd rows are about images of cam-2.
+    images = [f"{file}:{row}" if row % 2 else f"{pool}-{row:04d}" for row in range(rows)]
     commit_batch(store, scored(batches[0], images=images, pool=pool_id, file=file))
     with store.transaction() as tx:
         tx.pools.apply(pool_id, PoolEvent.FILLED)
